@@ -1,0 +1,1 @@
+"""The database driver: SQLite, PostgreSQL and MySQL/MariaDB, one driver over three dialects."""

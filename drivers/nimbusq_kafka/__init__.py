@@ -1,0 +1,1 @@
+"""The kafka driver: a topic a queue, claimed by a consumer group."""

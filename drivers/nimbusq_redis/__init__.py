@@ -1,0 +1,1 @@
+"""The redis driver: Redis and Valkey, one Lua script a transition."""

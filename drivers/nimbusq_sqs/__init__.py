@@ -1,0 +1,1 @@
+"""The sqs driver: Amazon SQS, its visibility timeout as the lease."""
