@@ -1,0 +1,313 @@
+"""What was asked: the envelope of a job, and its wire form.
+
+An envelope never changes after its dispatch. All that is needed to *end* a job stands in its header, so a
+job whose body cannot be read still frees its slot, counts in its batch and lands in the failed store.
+
+On the wire it is one line of JSON, the header, then a newline, then the body as it is (UTF-8 JSON unless a
+codec made something else of it)::
+
+    {"v":1,"id":"0198…","name":"SendEmail","queue":"mail","max_attempts":6}
+    {"user_id":12,"subject":"Welcome"}
+
+Fields with their default value are left out, unknown fields are kept and passed on (a newer producer may
+write them), and a version greater than `VERSION` is not read but kept for a newer worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from nimbusq.errors import InvalidName, InvalidUniqueKey
+
+VERSION: Final = 1
+"""The version of the wire form that this module writes, and the greatest that it reads."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def check_name(kind: str, name: object) -> str:
+    """Return `name` if it fits the one grammar for queues, jobs, batches, chains and schedules.
+
+    Raises InvalidName otherwise; `kind` says in the message what was named.
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise InvalidName(
+        f"{kind} name {_shown(name)} is not allowed: use 1 to 64 of A-Z a-z 0-9 _ . - and begin with a letter or digit."
+    )
+
+
+def check_key(kind: str, key: object) -> str:
+    """Return `key` if it obeys Cyclone's key rules: non-empty, valid UTF-8, no NUL, at most 256 bytes.
+
+    An empty key would be one global lock for that kind of job. Raises InvalidUniqueKey.
+    """
+    if not isinstance(key, str):
+        raise InvalidUniqueKey(f"the {kind} key must be a str, not {type(key).__name__}.")
+    if not key:
+        raise InvalidUniqueKey(f"the {kind} key is empty: every empty key would be the same key.")
+    if "\0" in key:
+        raise InvalidUniqueKey(f"the {kind} key has a NUL character.")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise InvalidUniqueKey(f"the {kind} key is not valid UTF-8 (a lone surrogate).") from None
+    if size > 256:
+        raise InvalidUniqueKey(f"the {kind} key has {size} bytes; at most 256 are allowed.")
+    return key
+
+
+def _shown(name: object) -> str:
+    text = ascii(name)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def digest(name: str, key: str) -> str:
+    """A fixed-length key for stores: (name, key) hashed so that no two pairs can be confused."""
+    return hashlib.sha256(f"{len(name)}:{name}{key}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unique:
+    """One active job per (job name, key).
+
+    mode "slot": while it is delayed, ready, running, retrying or paused (Cyclone).
+    mode "lock": the same, for `ttl` seconds from the dispatch at most (Nimbus).
+    The two never see each other.
+    """
+
+    key: str
+    mode: Literal["slot", "lock"] = "slot"
+    ttl: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """At most `limit` running jobs per (job name, key).
+
+    A blocked job is put back for `release_after` seconds without an attempt, at most `max_releases` times
+    (None: endlessly, as in the seed); then it fails. A holder counts for `expire_after` seconds after its
+    last renewal, or for its lease where that is shorter.
+    """
+
+    key: str
+    limit: int = 1
+    release_after: float = 3.0
+    expire_after: float = 600.0
+    max_releases: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """`per_second` starts a second, with bursts of `burst`, counted under `key` for the whole fleet."""
+
+    key: str
+    per_second: float
+    burst: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainRest:
+    """What follows when this job is done.
+
+    `rest` are the next links as wire texts (see `Envelope.to_text`), undecoded: a link opens only the next.
+    `on_failure` is the wire text of the job to push when a link fails for good.
+    """
+
+    id: str
+    index: int = 0
+    name: str = ""
+    rest: tuple[str, ...] = ()
+    on_failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callback:
+    """Why this job was pushed: as a batch's or a chain's callback.
+
+    kind is "then", "finally", "catch" (of batch `of`) or "on_failure" (of chain `of`);
+    `job_id`, `job_name` and `error` tell of the failed job where there is one.
+    """
+
+    kind: Literal["then", "finally", "catch", "on_failure"]
+    of: str
+    job_id: str | None = None
+    job_name: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """One job as it was asked for. Durations are seconds; `delay` counts from the push, on the store's clock."""
+
+    id: str
+    name: str
+    queue: str
+    body: bytes = b"{}"
+    max_attempts: int = 4
+    priority: int = 5
+    delay: float = 0.0
+    expires_in: float | None = None
+    timeout: float | None = None
+    unique: Unique | None = None
+    overlap: Overlap | None = None
+    rate: Rate | None = None
+    batch_id: str | None = None
+    chain: ChainRest | None = None
+    callback: Callback | None = None
+    tags: tuple[str, ...] = ()
+    silenced: bool = False
+    trace: Mapping[str, str] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Header fields that this version does not know."""
+
+    @property
+    def member_id(self) -> str:
+        """The id under which this job counts in its batch: a chain counts once, under the chain's id."""
+        return self.chain.id if self.chain else self.id
+
+    @property
+    def unique_digest(self) -> str | None:
+        """The store's key for `unique`, or None."""
+        return digest(self.name, self.unique.key) if self.unique else None
+
+    @property
+    def overlap_digest(self) -> str | None:
+        """The store's key for `overlap`, or None."""
+        return digest(self.name, self.overlap.key) if self.overlap else None
+
+    def to_wire(self) -> bytes:
+        """The bytes that travel and are stored."""
+        header: dict[str, Any] = {"v": VERSION, "id": self.id, "name": self.name, "queue": self.queue}
+        for name, default in _PLAIN:
+            value = getattr(self, name)
+            if value != default:
+                header[name] = value
+        for name in _PARTS:
+            part = getattr(self, name)
+            if part is not None:
+                header[name] = _part_to_header(part)
+        if self.extra:
+            header.update(self.extra)
+        return _encode(header).encode("utf-8", "surrogatepass") + b"\n" + self.body
+
+    def to_text(self) -> str:
+        """The wire form as a str that survives JSON, for envelopes inside envelopes."""
+        return self.to_wire().decode("utf-8", "surrogateescape")
+
+    @classmethod
+    def from_text(cls, text: str) -> Envelope | Unreadable:
+        """Read what `to_text` wrote."""
+        return decode(text.encode("utf-8", "surrogateescape"))
+
+
+_PLAIN: Final[tuple[tuple[str, Any], ...]] = (
+    ("max_attempts", 4),
+    ("priority", 5),
+    ("delay", 0.0),
+    ("expires_in", None),
+    ("timeout", None),
+    ("batch_id", None),
+    ("tags", ()),
+    ("silenced", False),
+    ("trace", {}),
+    ("meta", {}),
+)
+_PARTS: Final[dict[str, type]] = {
+    "unique": Unique,
+    "overlap": Overlap,
+    "rate": Rate,
+    "chain": ChainRest,
+    "callback": Callback,
+}
+_KNOWN: Final = frozenset({"v", "id", "name", "queue", *(name for name, _ in _PLAIN), *_PARTS})
+
+
+def _part_to_header(part: Any) -> dict[str, Any]:
+    fields = type(part).__dataclass_fields__
+    return {
+        name: value
+        for name, spec in fields.items()
+        if (value := getattr(part, name)) is not None and value != spec.default
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """Stored bytes that are no envelope for this version.
+
+    `header` is what could still be read of it (enough to end the job properly), `newer` tells that a newer
+    nimbusq wrote it, so that it is put back for a newer worker before it is parked as failed.
+    """
+
+    raw: bytes
+    error: str
+    newer: bool = False
+    header: Envelope | None = None
+
+
+def decode(raw: bytes) -> Envelope | Unreadable:
+    """Read the wire form. Never raises: what cannot be read comes back as `Unreadable` with its raw bytes."""
+    line, _, body = raw.partition(b"\n")
+    try:
+        header = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(raw=raw, error=f"the header is not JSON: {error}")
+    if not isinstance(header, dict):
+        return Unreadable(raw=raw, error=f"the header is a JSON {type(header).__name__}, not an object")
+    version = header.get("v")
+    if type(version) is not int or version < 1:
+        return Unreadable(raw=raw, error=f"the header has no version: v={version!r}")
+    try:
+        envelope = _from_header(header, body)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        text = f"the header cannot be used: {type(error).__name__}: {error}"
+        return Unreadable(raw=raw, error=text, newer=version > VERSION)
+    if version > VERSION:
+        text = f"written by a newer nimbusq (envelope version {version}; this one reads up to {VERSION})"
+        return Unreadable(raw=raw, error=text, newer=True, header=envelope)
+    return envelope
+
+
+def _from_header(header: dict[str, Any], body: bytes) -> Envelope:
+    values = {name: value for name, value in header.items() if name in _KNOWN and name != "v"}
+    if len(values) != len(header) - 1:
+        values["extra"] = {name: value for name, value in header.items() if name not in _KNOWN}
+    if "tags" in values:
+        values["tags"] = tuple(values["tags"])
+    for name, kind in _PARTS.items():
+        if name in values:
+            values[name] = _part_from_header(kind, values[name])
+    envelope = Envelope(body=body, **values)
+    _check_types(envelope)
+    return envelope
+
+
+def _part_from_header(kind: type, part: dict[str, Any]) -> Any:
+    known = kind.__dataclass_fields__  # type: ignore[attr-defined]  # `kind` is one of _PARTS, all dataclasses
+    values = {name: value for name, value in part.items() if name in known}
+    if "rest" in values:
+        values["rest"] = tuple(values["rest"])
+    return kind(**values)
+
+
+def _check_types(envelope: Envelope) -> None:
+    """Refuse hand-made headers whose values would break arithmetic further on."""
+    for name in ("id", "name", "queue"):
+        if not isinstance(getattr(envelope, name), str) or not getattr(envelope, name):
+            raise ValueError(f"{name} must be a non-empty text")
+    for name, low, high in (("max_attempts", 1, 2**31 - 1), ("priority", 1, 10)):
+        value = getattr(envelope, name)
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    for name in ("delay", "expires_in", "timeout"):
+        value = getattr(envelope, name)
+        if value is not None and not (type(value) in (int, float) and 0 <= value < 1e11):
+            raise ValueError(f"{name} must be a number of seconds, not {value!r}")
