@@ -39,8 +39,8 @@ make_venv() {
     package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     ((EUID == 0)) || die "$python cannot make environments; as root: apt-get install $package"
     say "apt-get install $package"
-    apt-get -qq update >&2
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$package" >&2
+    apt-get -qq update >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$package" >/dev/null
   fi
   "$python" -m venv --clear "$1"
   "$1/bin/python" -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1' # knows --group

@@ -49,9 +49,12 @@ PROGRAM = dedent(
 )
 
 
+OURS = ("QUEUE_", "NIMBUSQ_", "REDIS_", "DATABASE_", "KAFKA_", "SQS_", "PYTHON")
+
+
 def environment(**variables: str) -> dict[str, str]:
-    """What a plain shell would have, and these variables: nothing of this run's own settings."""
-    return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | variables
+    """This process's, which may tell pip where to look, without the settings of nimbusq and of Python."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(OURS)} | variables
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
