@@ -1,0 +1,33 @@
+"""Which unique key stands for a job: given, from its hook, or its canonical arguments."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from nimbusq.envelope import check_key
+from nimbusq.jobs import Job
+
+LOCK_KEY = "unique:"
+"""Before the digest of a unique lock in the Locker's key space; its holder is the job's id."""
+
+
+def unique_key(job: Job, body: bytes, key: str | None) -> str:
+    """The checked unique key: `key`, else `unique_id()`, else a hash of the canonical arguments.
+
+    Raises InvalidUniqueKey by Cyclone's rules, before anything is stored.
+    """
+    if key is None:
+        key = job.unique_id()
+    if key is None:
+        key = canonical(body)
+    return check_key("unique", key)
+
+
+def canonical(body: bytes) -> str:
+    """A key that is equal for equal arguments, whatever the order of their names."""
+    try:
+        body = json.dumps(json.loads(body), sort_keys=True, separators=(",", ":")).encode()
+    except ValueError:
+        pass  # a codec made something else of it: equal bytes then stand for equal arguments
+    return "args:" + hashlib.sha256(body).hexdigest()

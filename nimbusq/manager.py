@@ -1,0 +1,298 @@
+"""The Manager holds the driver and everything that a dispatch or a worker needs of it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, Self
+
+from nimbusq.clock import Clock, SystemClock
+from nimbusq.codec import Codec, JsonCodec
+from nimbusq.config import Settings
+from nimbusq.driver import Adapter, Depth, Pushed, Stores
+from nimbusq.envelope import Envelope, check_name
+from nimbusq.errors import NoManager, PayloadTooLarge, UnsupportedByDriver
+from nimbusq.loading import load_adapter
+from nimbusq.middleware import Middleware, Stack
+from nimbusq.observe import Observer, Observers
+from nimbusq.registry import Registry
+from nimbusq.registry import registry as all_jobs
+from nimbusq.routed import Route
+
+log = logging.getLogger("nimbusq.manager")
+
+_SURELY_FITS: Final = 512
+"""Bytes of a body that no limit refuses, so that the common job is not encoded twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The driver's answers in order, and the ids of jobs that the inline driver has already run to their end."""
+
+    answers: Sequence[Pushed]
+    ended: frozenset[str] = frozenset()
+
+
+class Manager:
+    """A queue: ``async with Manager("redis://…") as manager``.
+
+    driver: a driver's name, a URL, or an adapter; None takes the settings'. store: the same, for a redis or
+    database driver that coordinates beside sqs or kafka. Inside the ``async with`` it is the current manager;
+    `boot` makes one the default of the process.
+    """
+
+    def __init__(
+        self,
+        driver: str | Adapter | None = None,
+        *,
+        store: str | Adapter | None = None,
+        settings: Settings | None = None,
+        observers: Sequence[Observer] = (),
+        middleware: Sequence[Middleware] = (),
+        codec: Codec | None = None,
+        registry: Registry | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if isinstance(driver, str):
+            settings = (settings or Settings()).model_copy(update={"driver": driver})
+        self.settings = settings or Settings()
+        self.registry = registry or all_jobs
+        self.codec = codec or JsonCodec()
+        self.clock = clock or SystemClock()
+        self.observers = Observers(observers)
+        self.middleware = Stack(middleware)
+        self.route = Route(self._adapter(driver, self.settings.url), self._store(store))
+        self._open = False
+        self._entered: list[Token[Manager | None]] = []
+        self._inline: Inline | None = None
+
+    def _adapter(self, given: str | Adapter | None, url: str) -> Adapter:
+        if given is None or isinstance(given, str):
+            return load_adapter(url, self.settings.for_driver())
+        return given
+
+    def _store(self, given: str | Adapter | None) -> Adapter | None:
+        given = given or self.settings.store
+        return None if given is None else self._adapter(given, given if isinstance(given, str) else "")
+
+    @property
+    def adapter(self) -> Adapter:
+        """The driver that carries plain jobs."""
+        return self.route.carrier
+
+    @property
+    def store(self) -> Adapter | None:
+        """The driver that coordinates beside `adapter`, or None."""
+        return self.route.store
+
+    @property
+    def stores(self) -> Stores:
+        """Locker, batches, failed jobs and the rest; see `nimbusq.driver.Stores`."""
+        return self.route.stores
+
+    # --- life cycle ------------------------------------------------------------------------------------------
+
+    async def open(self) -> Self:
+        """Connect. Raises StoreUnavailable or SchemaMismatch."""
+        if not self._open:
+            async with AsyncExitStack() as opened:
+                for adapter in self.route.adapters:
+                    await adapter.open()
+                    opened.push_async_callback(adapter.aclose)
+                opened.pop_all()
+            self._open = True
+        return self
+
+    async def aclose(self) -> None:
+        """Disconnect. A manager can be opened again."""
+        if self._open:
+            self._open = False
+            async with AsyncExitStack() as closing:
+                for adapter in self.route.adapters:
+                    closing.push_async_callback(adapter.aclose)
+        if _default.manager is self:
+            _default.manager = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        self._entered.append(_current.set(self))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        _current.reset(self._entered.pop())
+        await self.aclose()
+
+    # --- verbs -----------------------------------------------------------------------------------------------
+
+    async def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Sent:
+        """Check, route and store jobs. The one way from a dispatch into a driver."""
+        for envelope in envelopes:
+            self.check_size(envelope)
+        answers: dict[int, Pushed] = {}
+        async with await self.middleware.around_push(envelopes):
+            for adapter, positions in self.route.split(envelopes, tx=tx is not None):
+                part = [self._prepared(envelopes[position]) for position in positions]
+                pushed = await adapter.push(part, tx=tx) if tx is not None else await adapter.push(part)
+                answers.update(zip(positions, pushed, strict=True))
+        return await self.pushed(envelopes, [answers[position] for position in range(len(envelopes))])
+
+    async def pushed(self, envelopes: Sequence[Envelope], answers: Sequence[Pushed]) -> Sent:
+        """Tell the observers, and on the inline driver run what was pushed."""
+        if self.observers.wants("dispatched"):
+            for envelope, answer in zip(envelopes, answers, strict=True):
+                if answer.holder is None:
+                    await self.observers.tell("dispatched", envelope)
+        if not self.adapter.capabilities.inline:
+            return Sent(answers)
+        return Sent(answers, await self.run_inline([answer.id for answer in answers if answer.holder is None]))
+
+    def _prepared(self, envelope: Envelope) -> Envelope:
+        inline = self.adapter.capabilities.inline
+        return replace(envelope, delay=0.0) if inline and envelope.delay else envelope
+
+    def check_size(self, envelope: Envelope) -> None:
+        """Raises PayloadTooLarge before anything reaches the network."""
+        if envelope.chain is None and not envelope.meta and len(envelope.body) < _SURELY_FITS:
+            return
+        size = len(envelope.to_wire())
+        driver = self.route.of(envelope).capabilities if envelope.batch_id else self.adapter.capabilities
+        limit = min(self.settings.max_body, driver.max_body or self.settings.max_body)
+        if size > limit:
+            raise PayloadTooLarge(
+                f"job {envelope.name} takes {size:,} bytes; the {driver.driver} driver carries at most {limit:,}. "
+                "Store the data elsewhere and send a reference to it."
+            )
+
+    async def depth(self, queue: str = "default") -> Depth:
+        """How many jobs of a queue are pending, delayed and running, over all adapters."""
+        return (await self.depths([queue]))[0]
+
+    async def depths(self, queues: Sequence[str]) -> list[Depth]:
+        """`depth` of several queues in one round trip per adapter."""
+        for queue in queues:
+            check_name("queue", queue)
+        parts = [await adapter.depth(queues) for adapter in self.route.adapters]
+        return [_sum(queue, depths) for queue, depths in zip(queues, zip(*parts, strict=True), strict=True)]
+
+    async def run_inline(self, job_ids: Iterable[str] = ()) -> frozenset[str]:
+        """On the inline driver: run what is due in this task; which of `job_ids` have ended.
+
+        Raises the last error of those that failed.
+        """
+        if self._inline is None:
+            # The one edge that points upwards: only the inline driver makes the sender a worker.
+            self._inline = importlib.import_module("nimbusq.worker.inline").InlineRunner(self)
+        return await self._inline.drain(job_ids)
+
+    def require(self, store: str, need: str) -> Any:
+        """The named store. Raises UnsupportedByDriver, naming `need`, where the driver has none."""
+        found = getattr(self.stores, store)
+        if found is None:
+            raise UnsupportedByDriver(
+                self.adapter.capabilities.driver,
+                need,
+                "Set QUEUE_STORE_URL to a redis or database URL, or use such a driver.",
+            )
+        return found
+
+    def check_jobs(self) -> list[str]:
+        """What the driver could not do for the registered jobs' own options: one text each."""
+        problems = []
+        for model in self.registry:
+            options = model.options
+            probe = Envelope(id="probe", name=options.name, queue=options.queue, priority=options.priority)
+            try:
+                self.route.of(probe)
+            except UnsupportedByDriver as error:
+                problems.append(f"{options.name}: {error}")
+        return problems
+
+
+class Inline(Protocol):
+    """What `Manager.run_inline` needs; implemented by `nimbusq.worker.inline`."""
+
+    async def drain(self, job_ids: Iterable[str]) -> frozenset[str]: ...
+
+
+def _sum(queue: str, depths: Sequence[Depth]) -> Depth:
+    def total(name: str) -> int | None:
+        values = [getattr(depth, name) for depth in depths]
+        known = [value for value in values if value is not None]
+        return sum(known) if len(known) == len(values) else None
+
+    ages = [depth.oldest for depth in depths if depth.oldest is not None]
+    return Depth(
+        queue=queue,
+        pending=total("pending"),
+        delayed=total("delayed"),
+        running=total("running"),
+        oldest=max(ages, default=None),
+    )
+
+
+# --- which manager is current --------------------------------------------------------------------------------
+
+
+class _Default:
+    """The process default: the only module state. A ContextVar set in a lifespan is invisible to request tasks."""
+
+    manager: Manager | None = None
+
+
+_default = _Default()
+_current: ContextVar[Manager | None] = ContextVar("nimbusq_manager", default=None)
+
+
+def find_manager() -> Manager | None:
+    """The manager of the surrounding ``async with``, else the process default, else None."""
+    return _current.get() or _default.manager
+
+
+def get_manager() -> Manager:
+    """Like `find_manager`. Raises NoManager when there is none."""
+    manager = find_manager()
+    if manager is None:
+        raise NoManager(
+            "no manager is active: call `await nimbusq.boot()` at start, or enter `async with Manager(...)`."
+        )
+    return manager
+
+
+def set_default(manager: Manager | None) -> None:
+    """Make `manager` the default of this process; what was default before is not closed."""
+    _default.manager = manager
+
+
+Register = Callable[[], None] | Callable[[], Awaitable[None]]
+
+
+async def boot(
+    settings: Settings | None = None, *, register: Register | None = None, manager: Manager | None = None, **changes: Any
+) -> Manager:
+    """Open a manager from the settings (and the environment) and make it the default of this process.
+
+    register: called first, to import the modules that define jobs. `changes` override single settings. A default
+    that was booted before is closed. Raises ConfigError for what cannot be used, StoreUnavailable when the
+    backend cannot be reached, and in strict mode UnsupportedByDriver for jobs that the driver cannot carry.
+    """
+    if register is not None:
+        answer = register()
+        if inspect.isawaitable(answer):
+            await answer
+    settings = settings or Settings(**changes)
+    manager = manager or Manager(settings=settings)
+    for problem in manager.check_jobs():
+        if settings.strict:
+            raise UnsupportedByDriver(manager.adapter.capabilities.driver, problem, "Change the job or the driver.")
+        log.warning("%s", problem)
+    before = _default.manager
+    if before is not None and before is not manager:
+        await before.aclose()
+    await manager.open()
+    _default.manager = manager
+    return manager

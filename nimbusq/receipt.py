@@ -1,0 +1,106 @@
+"""What a send answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+from nimbusq.driver import Cancel, Cancelled, Claim, Ended, JobView
+from nimbusq.errors import JobCancelled, JobFailed, NimbusqError, NoManager, ResultExpired
+from nimbusq.ids import new_token
+from nimbusq.outcome import settlement
+
+if TYPE_CHECKING:
+    from nimbusq.manager import Manager
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+Status = Literal["queued", "duplicate", "done", "refused", "disabled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt(Generic[R_co]):
+    """One sent job.
+
+    id: the job's; of a duplicate, the holder's. status: "queued"; "duplicate" (nothing was stored); "done" (the
+    inline driver ran it already); "refused" (only from `dispatch_many`, `error` says why); "disabled" (there was
+    no manager). via: the driver that carries it.
+    """
+
+    id: str
+    status: Status
+    via: str = ""
+    error: Exception | None = None
+    in_transaction: bool = False
+    _manager: Manager | None = field(default=None, repr=False)
+    _decode: Callable[[bytes], R_co] | None = field(default=None, repr=False)
+
+    async def result(self, timeout: float | timedelta | None = None) -> R_co | None:
+        """Wait for the job's end and return what it returned; None for a job that returned None.
+
+        `timeout` is in seconds. Raises JobFailed, JobCancelled, ResultExpired (the store knows nothing of it any
+        more), TimeoutError; NimbusqError for a job whose transaction has not been committed.
+        """
+        if self.error is not None:
+            raise self.error
+        manager = self._require()
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        results = manager.require("results", "results")
+        if self.in_transaction and await self.refresh() is None:
+            raise NimbusqError(f"job {self.id} is not stored: commit its transaction before awaiting its result.")
+        while True:
+            ended = await results.wait(self.id, 60.0 if seconds is None else seconds)
+            if ended is not None:
+                return self._outcome(ended)
+            if seconds is not None:
+                raise TimeoutError(f"job {self.id} had not ended after {seconds:g} s.")
+
+    def _outcome(self, ended: Ended) -> R_co | None:
+        match ended.state:
+            case "done" if ended.result is not None and self._decode is not None:
+                return self._decode(ended.result)
+            case "done" if not ended.error:
+                return None
+            case "failed":
+                raise JobFailed(self.id, ended.error)
+            case "cancelled":
+                raise JobCancelled(self.id, ended.error or "cancelled")
+            case _:
+                raise ResultExpired(
+                    f"the store knows no result of job {self.id}: {ended.error or 'it has expired, or never was'}."
+                )
+
+    async def cancel(self) -> bool:
+        """Cancel the job: at once while it is queued, within a third of the lease while it runs.
+
+        False when it has ended already, or is unknown.
+        """
+        return await cancel(self._require(), self.id)
+
+    async def refresh(self) -> JobView | None:
+        """The job as the store sees it now; None when it is unknown."""
+        view: JobView | None = await self._require().require("jobs", "looking up jobs").get(self.id)
+        return view
+
+    def _require(self) -> Manager:
+        if self._manager is None:
+            raise NoManager("the job was sent while there was no manager: it was not stored.")
+        return self._manager
+
+
+async def cancel(manager: Manager, job_id: str, reason: str = "cancelled by request") -> bool:
+    """Cancel a job by its id; see `Receipt.cancel`."""
+    jobs = manager.require("jobs", "cancelling jobs")
+    adapter = manager.store or manager.adapter
+    answer: Claim | Cancel = await jobs.cancel(job_id, token=new_token(), lease=30.0)
+    if isinstance(answer, Cancel):
+        return answer is Cancel.ASKED
+    keep = manager.settings.history_limit > 0
+    settled = (await adapter.settle([settlement(answer, Cancelled(reason), history=keep)]))[0]
+    await manager.observers.tell("cancelled", answer, reason)
+    if settled.batch is not None and settled.batch.finished:
+        await manager.observers.tell("batch_finished", settled.batch.state)
+    return True

@@ -1,0 +1,121 @@
+"""What is told once a settlement has been answered: observers, counters, logs, and the job's own `failed()`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import Counter, defaultdict
+from typing import Any, Final
+
+from nimbusq import context as contexts
+from nimbusq.driver import (
+    BatchState,
+    Cancelled,
+    Claim,
+    Done,
+    Failed,
+    Lost,
+    PutBack,
+    Retry,
+    Settled,
+    Settlement,
+    SettleStatus,
+)
+from nimbusq.jobs import Job
+from nimbusq.observe import Observers
+from nimbusq.worker.run import Run
+
+log = logging.getLogger("nimbusq.worker")
+
+HOOK_PATIENCE: Final = 30.0
+"""Seconds that a `failed()` hook may take."""
+
+
+class Aftermath:
+    """Owned by the worker's event loop. `hooks` are the tasks of `failed()` hooks under way, awaited at shutdown."""
+
+    def __init__(self, observers: Observers) -> None:
+        self._observers = observers
+        self.counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.hooks: set[asyncio.Task[None]] = set()
+
+    async def settled(self, run: Run, settlement: Settlement, answer: Settled) -> None:
+        """The store has answered a settlement. A driver's ALREADY means that this very call did it before."""
+        claim = run.claim
+        if answer.status is SettleStatus.LOST:
+            await self._refused(claim, settlement)
+            return
+        match settlement.outcome:
+            case Done():
+                await self._tell(claim, "processed", run.duration, None)
+            case Failed(error=error):
+                self.counters[claim.queue]["failed"] += 1
+                await self._tell(claim, "processed", run.duration, error, count=False)
+                self._call_failed_hook(run)
+            case Retry(delay=delay, error=error):
+                await self._tell(claim, "retried", delay, error)
+            case PutBack(delay=delay, counted=True):
+                await self._tell(claim, "released", delay)
+            case Cancelled(reason=reason):
+                await self._tell(claim, "cancelled", reason)
+        if answer.batch is not None and answer.batch.finished:
+            await self.batch_finished(answer.batch.state)
+
+    async def _tell(self, claim: Claim, event: str, *details: Any, count: bool = True) -> None:
+        if count:
+            self.counters[claim.queue][event] += 1
+        if self._observers.wants(event):
+            await self._observers.tell(event, claim, *details)
+
+    async def _refused(self, claim: Claim, settlement: Settlement) -> None:
+        self.counters[claim.queue]["stale"] += 1
+        log.warning(
+            "lease lost: the %s of job %s (attempt %d, token %s) was refused; another worker has the job, or had it",
+            type(settlement.outcome).__name__.lower(),
+            claim.id,
+            claim.attempt,
+            claim.token,
+            extra={"event": "stale_finish", "job_id": claim.id},
+        )
+        await self._observers.tell("lease_lost", claim)
+
+    async def batch_finished(self, state: BatchState) -> None:
+        """All members of a batch have ended, by this worker's settlement."""
+        await self._observers.tell("batch_finished", state)
+
+    async def reclaimed(self, lost: list[Lost]) -> None:
+        """This worker's claim took back leases of others."""
+        for one in lost:
+            self.counters[one.queue]["reclaimed"] += 1
+            log.warning(
+                "job %s lost its worker in attempt %d and is taken back",
+                one.id,
+                one.attempt,
+                extra={"event": "reclaimed", "job_id": one.id},
+            )
+        await self._observers.tell("reclaimed", lost)
+
+    # --- failed() ----------------------------------------------------------------------------------------------
+
+    def _call_failed_hook(self, run: Run) -> None:
+        job = run.job
+        if job is None or type(job).failed is Job.failed or run.error is None:
+            return
+        task = asyncio.create_task(self._failed_hook(run, job), name=f"failed() of {run.claim.id}")
+        self.hooks.add(task)
+        task.add_done_callback(self.hooks.discard)
+
+    async def _failed_hook(self, run: Run, job: Job) -> None:
+        error = run.error if isinstance(run.error, Exception) else Exception(str(run.error))
+        if run.context is not None:
+            contexts.enter(run.context)
+        try:
+            async with asyncio.timeout(HOOK_PATIENCE):
+                answer = job.failed(error)
+                if inspect.isawaitable(answer):
+                    await answer
+        except Exception as trouble:
+            self.counters[run.claim.queue]["hook_errors"] += 1
+            log.exception("failed() of job %s did not succeed; the job stays failed", run.claim.id)
+            await self._observers.tell("hook_failed", run.claim, "failed", trouble)

@@ -1,0 +1,147 @@
+"""The claim loop: take what is due, as much as there are free slots, and never stop looking for lost leases."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from nimbusq.driver import Adapter, Claim, Claimed, PutBack, Settlement, Want
+from nimbusq.errors import NimbusqError, StoreError
+from nimbusq.ids import new_token
+from nimbusq.worker.pace import Pace
+from nimbusq.worker.settler import Settler
+from nimbusq.worker.slots import Slots
+
+log = logging.getLogger("nimbusq.worker")
+
+WAIT: Final = 5.0
+"""Longest wait of one claiming call in seconds."""
+GIVE_UP_AFTER: Final = 6
+"""Errors in a row that are not the backend's; then the worker stops instead of spinning on a bug."""
+
+
+class ClaimLoop:
+    """One per adapter; its task is never cancelled: `stop` ends it after the claim under way has been answered.
+
+    take: starts runs for what was claimed (it only creates tasks). taken_back: told of lost leases.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        slots: Slots,
+        settler: Settler,
+        *,
+        lease: float,
+        take: Callable[[Claim, float], None],
+        reclaimed: Callable[[Claimed], Awaitable[None]],
+    ) -> None:
+        self._adapter = adapter
+        self._slots = slots
+        self._settler = settler
+        self._lease = lease
+        self._take = take
+        self._reclaimed = reclaimed
+        self._stop = asyncio.Event()
+        self._swept_at = 0.0
+        self._token: str | None = None
+        self.claimed_at = time.monotonic()
+        """When the store last answered a claim, on the monotonic clock: the readiness of the worker."""
+
+    def stop(self) -> None:
+        """Claim no more."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Claim until stopped. Ends with an error only when claiming fails for reasons of our own."""
+        pace = Pace()
+        while not self._stop.is_set():
+            if not await self._room():
+                continue
+            try:
+                await self.once(wait=self._wait)
+                pace.reset()
+            except StoreError as error:
+                pace.complain(log, "cannot claim: %s", error)
+                await pace.rest(self._stop)
+            except Exception as error:  # a driver's bug: survive it once, not for ever
+                pace.complain(log, "claiming failed: %r", error)
+                if pace.troubles >= GIVE_UP_AFTER:
+                    raise
+                await pace.rest(self._stop)
+
+    async def once(self, *, wait: float) -> int:
+        """One claiming call; how many jobs it brought."""
+        lanes = self._slots.lanes()
+        want = Want(
+            token=self._token or new_token(), limit=self._slots.free, lease=self._lease, wait=wait, lanes=lanes
+        )
+        self._token = want.token  # kept when the reply is lost, so that the same call brings the same jobs
+        sent_at = time.monotonic()
+        claimed = await self._claim(want)
+        self._token = None
+        self.claimed_at = self._swept_at = time.monotonic()
+        for claim in claimed.claims:
+            self._take(claim, sent_at)
+        if claimed.lost:
+            await self._reclaimed(claimed)
+        if not claimed.claims and claimed.retry_after is not None:
+            await self._pause(min(claimed.retry_after, WAIT))
+        return len(claimed.claims)
+
+    async def _claim(self, want: Want) -> Claimed:
+        """A stop interrupts the waiting, not the claiming: what comes back all the same is handed back at once."""
+        claiming = asyncio.create_task(self._adapter.claim(want), name="nimbusq-claim")
+        stopping = asyncio.create_task(self._stop.wait(), name="nimbusq-stop")
+        try:
+            await asyncio.wait({claiming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not claiming.done():
+                claiming.cancel()
+                await asyncio.wait({claiming})
+        finally:
+            stopping.cancel()
+        if claiming.cancelled():
+            return Claimed()
+        claimed = claiming.result()
+        if not self._stop.is_set() or not claimed.claims:
+            return claimed
+        await self._hand_back(claimed)
+        return Claimed(lost=claimed.lost)
+
+    async def _hand_back(self, claimed: Claimed) -> None:
+        settlements = [Settlement(claim=claim, outcome=PutBack(0.0, counted=False)) for claim in claimed.claims]
+        try:
+            await self._adapter.settle(settlements)
+        except NimbusqError as error:
+            log.warning("%d claimed jobs could not be handed back, they return with their lease: %s",
+                        len(settlements), error)  # fmt: skip
+
+    # --- pacing ------------------------------------------------------------------------------------------------
+
+    @property
+    def _wait(self) -> float:
+        return min(WAIT, self._lease / 3) if self._slots.free else 0.0
+
+    async def _room(self) -> bool:
+        """Wait for a free slot and a settler that keeps up; with none, it is time to claim after a third of the
+        lease all the same, for lost leases only."""
+        if self._settler.backlog > 2 * self._slots.concurrency:
+            await self._settler.relief(self._lease / 3)
+            return False
+        if self._slots.free:
+            return True
+        due = self._swept_at + self._lease / 3 - time.monotonic()
+        if due <= 0:
+            return True
+        await self._slots.changed(due)
+        return self._slots.free > 0
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            pass

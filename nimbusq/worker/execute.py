@@ -1,0 +1,262 @@
+"""One run, start to hand-over. `execute` is the table of contents; each step is a function below it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from nimbusq import context as contexts
+from nimbusq.driver import BatchState, Cancelled, Done, Ending, Failed, Outcome, PutBack, Retry, Settlement
+from nimbusq.envelope import Envelope, Unreadable
+from nimbusq.errors import (
+    BatchNotFound,
+    ControlFlow,
+    Fail,
+    Interrupted,
+    JobFailed,
+    JobTimeout,
+    Release,
+    UnknownJob,
+    UnreadableJob,
+    UnsupportedVersion,
+    WorkerLost,
+)
+from nimbusq.jobs import Job, callback_parameters, is_async, result_adapter
+from nimbusq.outcome import RunFacts, fingerprint, header_of, settlement, traceback_text
+from nimbusq.retry import delay_after
+from nimbusq.worker.run import Cut, Run
+
+PATIENCE_FOR_UNKNOWN = 15
+"""How often a job that this worker cannot know is put back for one that can, before it is parked as failed."""
+
+
+async def execute(run: Run) -> Outcome | None:
+    """Run the job; None when there is nothing left to settle: the lease is lost, the job was completed in the
+    application's own transaction, or the run was abandoned."""
+    await _announce(run)
+    try:
+        run.job = _load(run)
+        value = await _perform(run, run.job)
+        outcome = _returned(run, value)
+    except BaseException as error:  # whatever a handler raises is its outcome, but for the interpreter's own end
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        run.error = error
+        outcome = decide(run, error)
+    return outcome if run.end() else None
+
+
+async def _announce(run: Run) -> None:
+    observers = run.around.manager.observers
+    if observers.wants("started"):
+        await observers.tell("started", run.claim)
+
+
+def _load(run: Run) -> Job:
+    """Find the job's class and read its arguments. Raises UnknownJob, UnsupportedVersion, UnreadableJob."""
+    envelope = run.claim.envelope
+    if isinstance(envelope, Unreadable):
+        raise (UnsupportedVersion if envelope.newer else UnreadableJob)(envelope.error)
+    manager = run.around.manager
+    return manager.codec.decode(manager.registry.get(envelope.name), envelope.body)
+
+
+async def _perform(run: Run, job: Job) -> Any:
+    assert run.context is not None  # a job was loaded, so there is an envelope
+    contexts.enter(run.context)
+    middleware = run.around.manager.middleware
+    if not middleware.around_runs:
+        return await _call(run, job)
+    async with middleware.around_run(run.context):
+        return await _call(run, job)
+
+
+async def _call(run: Run, job: Job) -> Any:
+    model = type(job)
+    extra = await _callback_arguments(run, model)
+    if is_async(model):
+        return await job.handle(**extra)
+    return await _in_thread(run, lambda: job.handle(**extra))
+
+
+async def _in_thread(run: Run, call: Callable[[], Any]) -> Any:
+    """A thread cannot be cancelled: a cut run waits for its end, so that nothing is put back while it still works."""
+    future = run.around.call_in_thread(call)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        if future.cancel():
+            raise
+        await asyncio.wait([future])
+        raise
+
+
+async def _callback_arguments(run: Run, model: type[Job]) -> dict[str, Any]:
+    """`batch` and `error` for a callback that takes them."""
+    header = header_of(run.claim)
+    wanted = callback_parameters(model)
+    if not wanted or header is None or header.callback is None:
+        return {}
+    callback = header.callback
+    values: dict[str, Any] = {}
+    if "batch" in wanted:
+        values["batch"] = await _batch_state(run, callback.of)
+    if "error" in wanted:
+        failed = JobFailed(callback.job_id or "", f"{callback.job_name}: {callback.error}")
+        values["error"] = failed
+    return values
+
+
+async def _batch_state(run: Run, batch_id: str) -> BatchState:
+    batches = run.around.manager.require("batches", "batches")
+    state: BatchState | None = await batches.find(batch_id)
+    if state is None:
+        raise BatchNotFound(f"batch {batch_id} is unknown or expired.")
+    return state
+
+
+def _returned(run: Run, value: Any) -> Outcome | None:
+    """What a handler that returned has achieved."""
+    if run.context is not None and run.context.completed:
+        return None
+    if value is None or run.job is None:
+        return Done()
+    settings = run.around.manager.settings
+    try:
+        encoded = result_adapter(type(run.job)).dump_json(value)
+    except (ValueError, TypeError) as error:
+        if run.context is not None:
+            run.context.log.warning("the result cannot be kept: %s", error)
+        return Done()
+    if len(encoded) > settings.max_result:
+        if run.context is not None:
+            run.context.log.warning(
+                "the result has %d bytes and is not kept; at most %d are", len(encoded), settings.max_result
+            )
+        return Done()
+    return Done(encoded)
+
+
+# --- deciding ------------------------------------------------------------------------------------------------
+
+
+def decide(run: Run, error: BaseException) -> Outcome | None:
+    """The outcome of a run that ended with an exception: the one place where that is decided."""
+    match _flow(error), run.cut_by:
+        case _, Cut.LEASE_LOST:
+            return None
+        case Release(delay=delay), _:
+            return PutBack(delay)
+        case Fail(reason=reason), _:
+            return _failed(reason if isinstance(reason, BaseException) else error, str(reason))
+        case UnknownJob() | UnsupportedVersion(), _ if run.claim.releases < PATIENCE_FOR_UNKNOWN:
+            return PutBack(min(60.0, 5.0 * 2**run.claim.releases))
+        case UnknownJob() | UnreadableJob(), _:
+            return _failed(error)
+        case asyncio.CancelledError(), Cut.SHUTDOWN:
+            return interrupted(run)
+        case asyncio.CancelledError(), Cut.CANCEL:
+            return Cancelled("cancelled by request")
+        case asyncio.CancelledError(), Cut.TIMEOUT:
+            return _failed_attempt(run, timed_out(run))
+        case _:
+            return _failed_attempt(run, error)
+
+
+def _flow(error: BaseException) -> BaseException:
+    """The Fail or Release that a task group in the handler may have wrapped; else the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        flow = error.subgroup(Fail) or error.subgroup(Release)
+        while isinstance(flow, BaseExceptionGroup):
+            flow = flow.exceptions[0]
+        if isinstance(flow, ControlFlow):
+            return flow
+    cause = error.__cause__
+    return cause if isinstance(cause, ControlFlow) else error
+
+
+def interrupted(run: Run) -> Outcome:
+    """A shutdown cut the run: another worker takes it up, unless it may run only once."""
+    header = header_of(run.claim)
+    if header is not None and header.max_attempts == 1:
+        return _failed(Interrupted("the worker was stopped during the only run that retries=0 allows."))
+    return PutBack(0.0, counted=False)
+
+
+def timed_out(run: Run) -> JobTimeout:
+    header = header_of(run.claim)
+    limit = header.timeout if header else None
+    return JobTimeout(f"the run took longer than its timeout of {limit:g} s." if limit else "the run timed out.")
+
+
+def _failed_attempt(run: Run, error: BaseException) -> Outcome:
+    header = header_of(run.claim)
+    options = type(run.job).options if run.job else None
+    if header is None or run.claim.attempt >= header.max_attempts:
+        return _failed(error)
+    if options is not None and isinstance(error, options.dont_retry):
+        return _failed(error)
+    return Retry(delay_after(run.claim.attempt, options.backoff if options else None), _text(error))
+
+
+def _failed(error: BaseException, text: str | None = None) -> Failed:
+    return Failed(_text(error) if text is None else text, type(error).__name__)
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+# --- concluding ----------------------------------------------------------------------------------------------
+
+
+async def conclude(run: Run, outcome: Outcome) -> Settlement:
+    """The settlement: the outcome and all that follows from it."""
+    manager = run.around.manager
+    return settlement(
+        run.claim,
+        outcome,
+        facts=_facts(run, outcome),
+        catch=await _catch_template(run, outcome),
+        history=manager.settings.history_limit > 0,
+        result_ttl=manager.settings.result_ttl,
+    )
+
+
+def _facts(run: Run, outcome: Outcome) -> RunFacts:
+    if not isinstance(outcome, Failed) or run.error is None:
+        return RunFacts(duration=run.duration, worker=run.around.worker_id)
+    header = header_of(run.claim)
+    return RunFacts(
+        duration=run.duration,
+        worker=run.around.worker_id,
+        traceback=traceback_text(run.error),
+        fingerprint=fingerprint(header.name if header else "", outcome.kind, run.error),
+    )
+
+
+async def _catch_template(run: Run, outcome: Outcome) -> Envelope | None:
+    """The batch's catch callback, looked up only when a member has failed."""
+    header = header_of(run.claim)
+    if not isinstance(outcome, Failed) or header is None or header.batch_id is None:
+        return None
+    batches = run.around.manager.stores.batches
+    state = await batches.find(header.batch_id) if batches is not None else None
+    return state.catch if state is not None else None
+
+
+def ended_unrun(run: Run) -> Outcome:
+    """The outcome of a claim that must not run (see `Ending`)."""
+    match run.claim.ending:
+        case Ending.EXPIRED:
+            return Cancelled("expired before it could start")
+        case Ending.CANCELLED:
+            return Cancelled("cancelled by request")
+        case Ending.BLOCKED:
+            run.error = Fail("its overlap key stayed busy: it was put back more often than max_releases allows.")
+            return Failed(str(run.error), "OverlapBlocked")
+        case _:
+            text = f"its worker was lost in run {run.claim.attempt}, the last one that it may have."
+            run.error = WorkerLost(text)
+            return _failed(run.error)

@@ -1,0 +1,108 @@
+"""One run of one job, from the claim to the hand-over of its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nimbusq.context import JobContext
+from nimbusq.driver import Adapter, Claim
+from nimbusq.jobs import Job
+from nimbusq.manager import Manager
+from nimbusq.outcome import header_of
+
+log = logging.getLogger("nimbusq.job")
+
+
+class Cut(enum.Enum):
+    """Why the worker cancelled a run."""
+
+    SHUTDOWN = "shutdown"
+    LEASE_LOST = "lease lost"
+    CANCEL = "cancelled by request"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What every run of a worker shares."""
+
+    manager: Manager
+    adapter: Adapter
+    worker_id: str
+    call_in_thread: Callable[[Callable[[], Any]], asyncio.Future[Any]]
+
+
+class Run:
+    """Owned by its task. The worker's loop may `cut` or `abandon` it; nobody else touches it."""
+
+    __slots__ = ("around", "claim", "context", "cut_by", "error", "job", "over", "started", "task", "timers")
+
+    def __init__(self, claim: Claim, around: Surroundings) -> None:
+        self.claim = claim
+        self.around = around
+        self.context: JobContext | None = None
+        header = header_of(claim)
+        if header is not None:
+            self.context = JobContext(claim, header, _StampedLog(claim))
+        self.job: Job | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.started = time.perf_counter()
+        self.cut_by: Cut | None = None
+        self.error: BaseException | None = None
+        self.over = False
+        """Its outcome is decided: the handler has ended, or was abandoned."""
+        self.timers: list[asyncio.TimerHandle] = []
+
+    @property
+    def duration(self) -> float:
+        """Seconds since the run began."""
+        return time.perf_counter() - self.started
+
+    def cut(self, reason: Cut) -> None:
+        """Cancel the handler, once; the first reason counts, except that a lost lease voids any other."""
+        if self.over:
+            return
+        if reason is Cut.LEASE_LOST and self.context is not None:
+            self.context.lease_lost = True
+        if reason is Cut.CANCEL and self.context is not None:
+            self.context.cancel_requested = True
+        first = self.cut_by is None
+        if first or reason is Cut.LEASE_LOST:
+            self.cut_by = reason
+        if first and self.task is not None:
+            self.task.cancel()
+
+    def end(self) -> bool:
+        """The outcome is decided now. False when it was decided before."""
+        if self.over:
+            return False
+        self.over = True
+        for timer in self.timers:
+            timer.cancel()
+        return True
+
+
+class _StampedLog(logging.LoggerAdapter[logging.Logger]):
+    """Made on first use, since most jobs log nothing."""
+
+    def __init__(self, claim: Claim) -> None:
+        super().__init__(log, None)
+        self._claim = claim
+
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+        claim = self._claim
+        header = header_of(claim)
+        extra = {
+            "job_id": claim.id,
+            "job_name": header.name if header else "",
+            "queue": claim.queue,
+            "attempt": claim.attempt,
+        }
+        kwargs["extra"] = {**extra, **kwargs.get("extra", {})}
+        return msg, kwargs

@@ -1,0 +1,56 @@
+"""How much a worker may still take on, over all its queues and for each of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+
+from nimbusq.driver import Lane
+from nimbusq.limit import RateLimit
+
+
+class Slots:
+    """Owned by the worker's event loop: claim loops take, runs give back.
+
+    queues: name -> most slots of it (None: all), in order of preference.
+    """
+
+    def __init__(self, concurrency: int, queues: Mapping[str, int | None], rates: Mapping[str, RateLimit]) -> None:
+        self.concurrency = concurrency
+        self._queues = {queue: min(limit or concurrency, concurrency) for queue, limit in queues.items()}
+        self._rates = {queue: limit.of_queue(queue) for queue, limit in rates.items()}
+        self._taken: Counter[str] = Counter()
+        self._changed = asyncio.Event()
+
+    @property
+    def free(self) -> int:
+        return self.concurrency - self._taken.total()
+
+    @property
+    def idle(self) -> bool:
+        return not self._taken.total()
+
+    def lanes(self) -> tuple[Lane, ...]:
+        """What may be claimed now, queue by queue; a queue without a free slot has limit 0."""
+        free = self.free
+        return tuple(
+            Lane(queue=queue, limit=min(free, limit - self._taken[queue]), rate=self._rates.get(queue))
+            for queue, limit in self._queues.items()
+        )
+
+    def take(self, queue: str) -> None:
+        self._taken[queue] += 1
+
+    def give_back(self, queue: str) -> None:
+        self._taken[queue] -= 1
+        self._changed.set()
+
+    async def changed(self, timeout: float) -> None:
+        """Wait until a slot is given back, at most `timeout` seconds."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
