@@ -7,7 +7,9 @@
 What stands here is the public surface; everything else is imported from its own module.
 """
 
+from nimbusq.batch import Batch
 from nimbusq.builder import dispatch, dispatch_many
+from nimbusq.chain import Chain
 from nimbusq.config import Settings
 from nimbusq.context import current_job
 from nimbusq.driver import BatchState
@@ -34,8 +36,10 @@ from nimbusq.receipt import Receipt
 from nimbusq.worker import Worker
 
 __all__ = [
+    "Batch",
     "BatchNotFound",
     "BatchState",
+    "Chain",
     "ConfigError",
     "DispatchError",
     "DuplicateJob",

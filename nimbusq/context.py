@@ -23,7 +23,17 @@ class Completer(Protocol):
 class JobContext:
     """One run of one job. Owned by the run's task; the keeper's thread only sets the two flags."""
 
-    __slots__ = ("_complete", "cancel_requested", "claim", "completed", "envelope", "lease_lost", "log", "progressed")
+    __slots__ = (
+        "_complete",
+        "added",
+        "cancel_requested",
+        "claim",
+        "completed",
+        "envelope",
+        "lease_lost",
+        "log",
+        "progressed",
+    )
 
     def __init__(self, claim: Claim, envelope: Envelope, log: logging.LoggerAdapter[Any]) -> None:
         self.claim = claim
@@ -38,6 +48,8 @@ class JobContext:
         """What `progress` was last told."""
         self.completed = False
         """The job was settled by `complete_in`."""
+        self.added = 0
+        """Members that this run has added to its batch; their ids are derived from it, so a second run adds none."""
         self._complete: Completer | None = None
 
     @property

@@ -129,6 +129,8 @@ class FunctionJob(Generic[P, R_co]):
         self._names = names
         self._signature = inspect.signature(function)
         self.model = self._build_model()
+        asked = [p for p in self._signature.parameters.values() if p.name not in self.model.injected]
+        self._arguments = self._signature.replace(parameters=asked)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self._function(*args, **kwargs)
@@ -147,9 +149,9 @@ class FunctionJob(Generic[P, R_co]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """The job for a call with these arguments. Raises TypeError as the call would, SerializationError for a
         value of another type than its annotation."""
-        call = self._signature.bind(*args, **kwargs)
+        call = self._arguments.bind(*args, **kwargs)
         call.apply_defaults()
-        values = {name: value for name, value in call.arguments.items() if name not in self.model.injected}
+        values = call.arguments
         try:
             job = self.model.model_validate(values)
         except ValidationError as error:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Protocol, Self
 
 from nimbusq.clock import Clock, SystemClock
@@ -131,25 +132,33 @@ class Manager:
 
     async def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Sent:
         """Check, route and store jobs. The one way from a dispatch into a driver."""
+        return await self.send(envelopes, partial(self._push, envelopes, tx), raising=True)
+
+    async def send(
+        self, envelopes: Sequence[Envelope], store: Callable[[], Awaitable[Sequence[Pushed]]], *, raising: bool = False
+    ) -> Sent:
+        """Store jobs by `store`, inside the middleware; then tell the observers, and on the inline driver run them.
+
+        raising: raise what the jobs themselves raise on the inline driver.
+        """
         for envelope in envelopes:
             self.check_size(envelope)
-        answers: dict[int, Pushed] = {}
         async with await self.middleware.around_push(envelopes):
-            for adapter, positions in self.route.split(envelopes, tx=tx is not None):
-                part = [self._prepared(envelopes[position]) for position in positions]
-                pushed = await adapter.push(part, tx=tx) if tx is not None else await adapter.push(part)
-                answers.update(zip(positions, pushed, strict=True))
-        return await self.pushed(envelopes, [answers[position] for position in range(len(envelopes))])
-
-    async def pushed(self, envelopes: Sequence[Envelope], answers: Sequence[Pushed]) -> Sent:
-        """Tell the observers, and on the inline driver run what was pushed."""
+            answers = await store()
+        new = [envelope for envelope, answer in zip(envelopes, answers, strict=True) if answer.holder is None]
         if self.observers.wants("dispatched"):
-            for envelope, answer in zip(envelopes, answers, strict=True):
-                if answer.holder is None:
-                    await self.observers.tell("dispatched", envelope)
+            for envelope in new:
+                await self.observers.tell("dispatched", envelope)
         if not self.adapter.capabilities.inline:
             return Sent(answers)
-        return Sent(answers, await self.run_inline([answer.id for answer in answers if answer.holder is None]))
+        return Sent(answers, await self.run_inline([envelope.id for envelope in new] if raising else []))
+
+    async def _push(self, envelopes: Sequence[Envelope], tx: object | None) -> Sequence[Pushed]:
+        answers: dict[int, Pushed] = {}
+        for adapter, positions in self.route.split(envelopes, tx=tx is not None):
+            part = [self._prepared(envelopes[position]) for position in positions]
+            answers.update(zip(positions, await adapter.push(part, tx=tx), strict=True))
+        return [answers[position] for position in range(len(envelopes))]
 
     def _prepared(self, envelope: Envelope) -> Envelope:
         inline = self.adapter.capabilities.inline

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from nimbusq.errors import InvalidJob, UnknownJob
 
@@ -18,6 +18,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._jobs: dict[str, type[Job]] = {}
+        self.callbacks: dict[str, Mapping[str, Any]] = {}
+        """Callbacks that `register_batch` and `register_chain` gave for a name, under "batch:…" and "chain:…"."""
 
     def add(self, job: type[Job]) -> None:
         """Register a class under its name and aliases. Raises InvalidJob when another class has one of them."""

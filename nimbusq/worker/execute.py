@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from nimbusq import context as contexts
+from nimbusq.calling import call
 from nimbusq.driver import BatchState, Cancelled, Done, Ending, Failed, Outcome, PutBack, Retry, Settlement
 from nimbusq.envelope import Envelope, Unreadable
 from nimbusq.errors import (
@@ -22,7 +24,7 @@ from nimbusq.errors import (
     UnsupportedVersion,
     WorkerLost,
 )
-from nimbusq.jobs import Job, callback_parameters, is_async, result_adapter
+from nimbusq.jobs import Job, callback_parameters, result_adapter
 from nimbusq.outcome import RunFacts, fingerprint, header_of, settlement, traceback_text
 from nimbusq.retry import delay_after
 from nimbusq.worker.run import Cut, Run
@@ -73,11 +75,8 @@ async def _perform(run: Run, job: Job) -> Any:
 
 
 async def _call(run: Run, job: Job) -> Any:
-    model = type(job)
-    extra = await _callback_arguments(run, model)
-    if is_async(model):
-        return await job.handle(**extra)
-    return await _in_thread(run, lambda: job.handle(**extra))
+    offered = await _callback_arguments(run, type(job))
+    return await call(job, offered, partial(_in_thread, run))
 
 
 async def _in_thread(run: Run, call: Callable[[], Any]) -> Any:
@@ -103,8 +102,7 @@ async def _callback_arguments(run: Run, model: type[Job]) -> dict[str, Any]:
     if "batch" in wanted:
         values["batch"] = await _batch_state(run, callback.of)
     if "error" in wanted:
-        failed = JobFailed(callback.job_id or "", f"{callback.job_name}: {callback.error}")
-        values["error"] = failed
+        values["error"] = JobFailed(callback.job_id or "", f"{callback.job_name}: {callback.error}")
     return values
 
 
