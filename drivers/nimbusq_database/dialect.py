@@ -1,0 +1,64 @@
+"""What a dialect supplies: connections, transactions, and how to hear of other processes' changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Protocol, Self, TypeVar
+
+from nimbusq.driver import Finding
+from nimbusq_database.client import Client, Work
+from nimbusq_database.statements import Spelling, Style
+
+T = TypeVar("T")
+
+
+class Dialect(Protocol):
+    """One database system. Errors of its client come out as StoreUnavailable and StoreFull."""
+
+    name: str
+    spelling: Spelling
+    creates: bool
+    """A new, empty database gets its tables when it is opened."""
+    single: bool
+    """One statement costs a round trip, so that verbs first try the single statement of a plain case."""
+
+    def clone(self) -> Self:
+        """The same configuration, not connected."""
+        ...
+
+    async def open(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+    async def transact(self, work: Work[T], *, limit: float) -> T:
+        """Run `work` in a transaction of its own, within `limit` seconds; again after a deadlock."""
+        ...
+
+    async def run(self, work: Work[T], *, limit: float) -> T:
+        """Run `work`, whose statements each stand for themselves."""
+        ...
+
+    async def read(self, work: Work[T], *, limit: float) -> T:
+        """Run `work`, which changes nothing."""
+        ...
+
+    async def exclusively(self, work: Work[T]) -> T:
+        """Run `work` while no other process does the same: the migrations' lock."""
+        ...
+
+    async def change(self, rung: asyncio.Event, seconds: float) -> None:
+        """Return when `rung` is set, when another process may have changed something, or after `seconds`."""
+        ...
+
+    def announce(self, topics: Collection[str]) -> None:
+        """Tell other processes, if they can be told."""
+        ...
+
+    async def adopt(self, tx: object) -> tuple[Client, Style]:
+        """The application's transaction as a client. Raises ConfigError for an object of unknown kind."""
+        ...
+
+    async def findings(self) -> Sequence[Finding]:
+        """What `nimbusq doctor` says of the server and its settings."""
+        ...

@@ -1,0 +1,44 @@
+"""Old records are dropped in passing, by whichever worker settles; no leader is needed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from nimbusq.driver import DriverSettings
+from nimbusq_database.stores.workers import forget_silent
+from nimbusq_database.transaction import Transaction
+
+_EVERY: Final = 60.0
+_BATCHES_KEPT: Final = 7 * 86_400.0
+_RATES_KEPT: Final = 3_600.0
+_MOST_BATCHES: Final = 50
+
+
+@dataclass(slots=True)
+class Pruning:
+    """When this process prunes next, on its monotonic clock."""
+
+    next_at: float = 0.0
+
+    def due(self) -> bool:
+        """True once a minute."""
+        now = time.monotonic()
+        if now < self.next_at:
+            return False
+        first, self.next_at = not self.next_at, now + _EVERY
+        return not first
+
+
+async def prune(tx: Transaction, settings: DriverSettings) -> None:
+    """Drop what has outlived its time. Batches are kept for 7 days after their last update."""
+    await tx.execute("prune_history", keep=settings.history_limit, age=settings.history_ttl)
+    await tx.execute("prune_results")
+    await tx.execute("prune_locks")
+    await tx.execute("prune_rates", age=_RATES_KEPT)
+    await forget_silent(tx)
+    stale = [row["id"] for row in await tx.fetch("batches_stale", age=_BATCHES_KEPT, limit=_MOST_BATCHES)]
+    if stale:
+        await tx.execute("members_forget", ids=stale)
+        await tx.execute("batches_forget", ids=stale)

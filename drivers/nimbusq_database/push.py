@@ -1,0 +1,95 @@
+"""Push: a job enters the store once, and takes its unique key with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from nimbusq.driver import Pushed
+from nimbusq.envelope import Envelope, decode
+from nimbusq_database.job_row import columns
+from nimbusq_database.transaction import Transaction
+
+Job: TypeAlias = Mapping[str, Any]
+"""A job's columns, as `job_row.columns` makes them."""
+
+
+async def push(tx: Transaction, envelopes: Sequence[Envelope]) -> list[Pushed]:
+    """Store the jobs whose id is unknown and whose unique key is free; answers in order."""
+    return await push_jobs(tx, [columns(envelope) for envelope in envelopes])
+
+
+async def push_jobs(tx: Transaction, jobs: Sequence[Job]) -> list[Pushed]:
+    """The same for jobs that are columns already."""
+    if not jobs:
+        return []
+    locked = any(job["unique_lock"] for job in jobs)
+    known = await _known(tx, jobs) if locked or tx.audited else frozenset()
+    fresh = [job for job in jobs if job["id"] not in known]
+    holders = await _take_locks(tx, fresh) if locked else {}
+    holders |= await _insert(tx, [job for job in fresh if job["id"] not in holders])
+    stored = [job for job in fresh if job["id"] not in holders]
+    tx.topics.update(job["queue"] for job in stored)
+    if tx.audited:
+        await _note(tx, stored)
+    return [Pushed(job["id"], holders.get(job["id"])) for job in jobs]
+
+
+async def _known(tx: Transaction, jobs: Sequence[Job]) -> frozenset[str]:
+    return frozenset(row["id"] for row in await tx.fetch("jobs_known", ids=[job["id"] for job in jobs]))
+
+
+async def _take_locks(tx: Transaction, jobs: Sequence[Job]) -> dict[str, str]:
+    """Take the unique locks; answer who holds those that were taken, by the id of the job left out."""
+    wanted: dict[str, Job] = {}
+    for job in jobs:
+        if job["unique_lock"]:
+            wanted.setdefault(job["unique_lock"], job)
+    if not wanted:
+        return {}
+    locks = [
+        {"digest": lock, "token": wanted[lock]["id"], "ttl": wanted[lock]["lock_ttl"]}
+        for lock in sorted(wanted)
+    ]
+    await tx.insert("locks_take", locks)
+    found = await tx.fetch("locks_held", digests=list(wanted))
+    held: dict[str | None, str] = {row["digest"]: row["token"] for row in found}
+    holders: dict[str, str] = {job["id"]: held.get(job["unique_lock"], job["id"]) for job in jobs}
+    return {job_id: holder for job_id, holder in holders.items() if holder != job_id}
+
+
+async def _insert(tx: Transaction, jobs: list[Job]) -> dict[str, str]:
+    """Insert what is not there; answer who holds the unique slots, by the id of the job left out."""
+    holders: dict[str, str] = {}
+    while jobs and await tx.insert("jobs_push", jobs) < len(jobs):
+        jobs, found = await _left_out(tx, jobs)
+        holders |= found
+    return holders
+
+
+async def _left_out(tx: Transaction, jobs: Sequence[Job]) -> tuple[list[Job], dict[str, str]]:
+    """Jobs whose slot's holder is gone by now, to insert again; and the holders of the others' slots."""
+    known = await _known(tx, jobs)
+    missing = [job for job in jobs if job["id"] not in known]
+    digests = [job["unique_digest"] for job in missing if job["unique_digest"]]
+    if not digests:
+        return [], {}
+    found = {row["digest"]: row["id"] for row in await tx.fetch("slot_holders", digests=digests)}
+    holders = {job["id"]: found[job["unique_digest"]] for job in missing if job["unique_digest"] in found}
+    return [job for job in missing if job["id"] not in holders], holders
+
+
+async def _note(tx: Transaction, jobs: Sequence[Job]) -> None:
+    now = await tx.now()
+    for job in jobs:
+        extra: dict[str, object] = {"run_at": now + job["delay"], "max_attempts": job["max_attempts"]}
+        if job["unique_digest"]:
+            extra["unique"] = job["unique_digest"]
+        if job["batch_id"]:
+            extra |= {"batch": job["batch_id"], "member": job["member_id"]}
+        envelope = decode(job["wire"])
+        if isinstance(envelope, Envelope) and envelope.chain:
+            extra |= {"chain": envelope.chain.id, "index": envelope.chain.index}
+        if isinstance(envelope, Envelope) and envelope.callback:
+            extra |= {"callback": envelope.callback.kind, "of": envelope.callback.of}
+        tx.note("push", job["id"], "", 0, at=now, **extra)

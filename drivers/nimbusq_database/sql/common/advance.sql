@@ -1,0 +1,3 @@
+-- Moves the test's clock.
+-- Parameters: seconds.
+update {p}meta set value = value + :seconds where name = 'skew';

@@ -1,0 +1,2 @@
+-- Parameters, one set an event: its columns.
+insert into {p}audit (event, job_id, token, attempt, extra) values (:event, :job_id, :token, :attempt, :extra);

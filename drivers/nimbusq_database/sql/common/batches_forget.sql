@@ -1,0 +1,2 @@
+-- Parameters: ids.
+delete from {p}batches where id {in ids};

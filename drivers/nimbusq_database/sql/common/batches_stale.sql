@@ -1,0 +1,2 @@
+-- Parameters: age in seconds, limit. Returns: id.
+select id from {p}batches where updated_at <= {now} - :age order by updated_at limit :limit {skip locked};

@@ -1,0 +1,2 @@
+-- Parameters: queue (null: any). Returns: count.
+select count(*) as count from {p}failed where queue = coalesce(:queue, queue);

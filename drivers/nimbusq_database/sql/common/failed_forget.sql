@@ -1,0 +1,2 @@
+-- Parameters: id.
+delete from {p}failed where id = :id;

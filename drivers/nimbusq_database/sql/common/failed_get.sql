@@ -1,0 +1,2 @@
+-- Parameters: id. Returns: all columns.
+select * from {p}failed where id = :id;

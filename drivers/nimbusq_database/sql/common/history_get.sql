@@ -1,0 +1,2 @@
+-- Parameters: id. Returns: all columns.
+select * from {p}history where id = :id;

@@ -1,0 +1,2 @@
+-- Parameters: id.
+update {p}jobs set state = 'paused' where id = :id;

@@ -1,0 +1,2 @@
+-- Parameters: id.
+update {p}jobs set state = 'queued' where id = :id and state = 'paused';

@@ -1,0 +1,3 @@
+-- Which of these jobs are live.
+-- Parameters: ids. Returns: id.
+select id from {p}jobs where id {in ids};

@@ -1,0 +1,2 @@
+-- Parameters: digest, token.
+delete from {p}locks where digest = :digest and token = :token and expires_at > {now};

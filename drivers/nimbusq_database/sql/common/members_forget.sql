@@ -1,0 +1,2 @@
+-- Parameters: ids of batches.
+delete from {p}batch_members where batch_id {in ids};

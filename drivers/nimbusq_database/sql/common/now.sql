@@ -1,0 +1,2 @@
+-- Returns: now.
+select {now} as now;

@@ -1,0 +1,2 @@
+-- Parameters: digest. Returns: id.
+select id from {p}jobs where overlap_digest = :digest and state = 'leased' and held_until > {now} order by id;

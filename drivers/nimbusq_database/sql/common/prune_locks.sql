@@ -1,0 +1,1 @@
+delete from {p}locks where expires_at <= {now};

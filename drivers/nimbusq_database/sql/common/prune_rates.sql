@@ -1,0 +1,2 @@
+-- Parameters: age in seconds.
+delete from {p}rates where tat <= {now} - :age;

@@ -1,0 +1,1 @@
+delete from {p}results where expires_at <= {now};

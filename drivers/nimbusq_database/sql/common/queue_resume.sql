@@ -1,0 +1,2 @@
+-- Parameters: queue.
+delete from {p}paused_queues where queue = :queue;

@@ -1,0 +1,2 @@
+-- Parameters: digests. Returns: digest, tat, now.
+select digest, tat, {now} as now from {p}rates where digest {in digests} order by digest {for update};

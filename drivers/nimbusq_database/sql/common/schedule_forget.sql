@@ -1,0 +1,2 @@
+-- Parameters: name.
+delete from {p}schedules where name = :name;

@@ -1,0 +1,2 @@
+-- Parameters: name. Returns: all columns.
+select * from {p}schedules where name = :name;

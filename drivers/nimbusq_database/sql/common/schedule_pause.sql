@@ -1,0 +1,2 @@
+-- Parameters: name, paused.
+update {p}schedules set paused = :paused where name = :name;

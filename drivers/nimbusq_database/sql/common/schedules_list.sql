@@ -1,0 +1,2 @@
+-- Returns: all columns.
+select * from {p}schedules order by name;

@@ -1,0 +1,2 @@
+-- Parameters: ids.
+delete from {p}workers where id {in ids};

@@ -1,0 +1,2 @@
+-- Parameters: name of the table. Returns: a row if it is there.
+select name from sqlite_master where type = 'table' and name = :name;

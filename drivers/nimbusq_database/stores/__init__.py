@@ -1,0 +1,1 @@
+"""The stores of `nimbusq.driver` on a database, one a file."""
