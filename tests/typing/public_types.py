@@ -33,20 +33,20 @@ async def functions_keep_their_types() -> None:
     assert_type(await build_report(7), str)
     assert_type(await count(["a"]), int)
     assert_type(await dispatch(build_report, tenant=7).send(), Receipt[str])
-    assert_type(await (await dispatch(count, ["a"]).send()).result(timeout=1), int)
+    assert_type(await (await dispatch(count, ["a"]).send()).result(timeout=1), int | None)
 
 
 async def arguments_are_checked() -> None:
     SendEmail(user_id="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    dispatch(build_report, tenant="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    dispatch(build_report)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    dispatch(count, [1])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    dispatch(build_report, tenant="x")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    dispatch(build_report)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    dispatch(count, [1])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
 async def builders_chain() -> None:
     receipt = await dispatch(build_report, 7).on_queue("slow").priority(1).retries(3).delay(minutes=5).send()
     assert_type(receipt.id, str)
-    assert_type(await receipt.result(), str)
+    assert_type(await receipt.result(), str | None)
 
 
 async def many_keep_their_order() -> None:
