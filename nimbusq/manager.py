@@ -128,6 +128,10 @@ class Manager:
         _current.reset(self._entered.pop())
         await self.aclose()
 
+    def make_current(self) -> None:
+        """The current manager of the calling task from now on, as inside an ``async with``."""
+        _current.set(self)
+
     # --- verbs -----------------------------------------------------------------------------------------------
 
     async def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Sent:

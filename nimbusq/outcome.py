@@ -187,6 +187,20 @@ def _failed_record(claim: Claim, header: Envelope | None, outcome: Failed, facts
     )
 
 
+def described(error: BaseException) -> str:
+    """An error as one text, whatever its own ``__str__`` does."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be read)"
+    return storable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def storable(text: str) -> str:
+    """The text without what a database refuses: NUL characters and lone surrogates."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
 def fingerprint(name: str, kind: str, error: BaseException | None = None) -> str:
     """Equal for failures of one cause: job name, error class, innermost frame outside installed libraries."""
     where = ""
@@ -200,5 +214,5 @@ def fingerprint(name: str, kind: str, error: BaseException | None = None) -> str
 
 def traceback_text(error: BaseException) -> str:
     """The traceback, its end kept where it is longer than 16 KiB."""
-    text = "".join(traceback.format_exception(error))
+    text = storable("".join(traceback.format_exception(error)))
     return text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:]

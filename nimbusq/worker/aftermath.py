@@ -108,6 +108,7 @@ class Aftermath:
 
     async def _failed_hook(self, run: Run, job: Job) -> None:
         error = run.error if isinstance(run.error, Exception) else Exception(str(run.error))
+        run.around.manager.make_current()
         if run.context is not None:
             contexts.enter(run.context)
         try:

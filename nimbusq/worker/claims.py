@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from nimbusq.driver import Adapter, Claim, Claimed, PutBack, Settlement, Want
@@ -98,20 +99,21 @@ class ClaimLoop:
         stopping = asyncio.create_task(self._stop.wait(), name="nimbusq-stop")
         try:
             await asyncio.wait({claiming, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not claiming.done():
-                claiming.cancel()
-                await asyncio.wait({claiming})
+        except asyncio.CancelledError:
+            with suppress(Exception):  # a claim that failed brought nothing to hand back
+                await self._hand_back(await _ended(claiming))
+            raise
         finally:
             stopping.cancel()
-        if claiming.cancelled():
-            return Claimed()
-        claimed = claiming.result()
-        if not self._stop.is_set() or not claimed.claims:
+        claimed = await _ended(claiming)
+        if not self._stop.is_set():
             return claimed
         await self._hand_back(claimed)
         return Claimed(lost=claimed.lost)
 
     async def _hand_back(self, claimed: Claimed) -> None:
+        if not claimed.claims:
+            return
         settlements = [Settlement(claim=claim, outcome=PutBack(0.0, counted=False)) for claim in claimed.claims]
         try:
             await self._adapter.settle(settlements)
@@ -145,3 +147,11 @@ class ClaimLoop:
                 await self._stop.wait()
         except TimeoutError:
             pass
+
+
+async def _ended(claiming: asyncio.Task[Claimed]) -> Claimed:
+    """What the call brought. One that still waits is cancelled; what it claims all the same is not lost."""
+    if not claiming.done():
+        claiming.cancel()
+        await asyncio.wait({claiming})
+    return Claimed() if claiming.cancelled() else claiming.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -25,9 +26,11 @@ from nimbusq.errors import (
     WorkerLost,
 )
 from nimbusq.jobs import Job, callback_parameters, result_adapter
-from nimbusq.outcome import RunFacts, fingerprint, header_of, settlement, traceback_text
-from nimbusq.retry import delay_after
+from nimbusq.outcome import RunFacts, described, fingerprint, header_of, settlement, storable, traceback_text
+from nimbusq.retry import Delays, delay_after
 from nimbusq.worker.run import Cut, Run
+
+log = logging.getLogger("nimbusq.worker")
 
 PATIENCE_FOR_UNKNOWN = 15
 """How often a job that this worker cannot know is put back for one that can, before it is parked as failed."""
@@ -36,8 +39,8 @@ PATIENCE_FOR_UNKNOWN = 15
 async def execute(run: Run) -> Outcome | None:
     """Run the job; None when there is nothing left to settle: the lease is lost, the job was completed in the
     application's own transaction, or the run was abandoned."""
-    await _announce(run)
     try:
+        await _announce(run)
         run.job = _load(run)
         value = await _perform(run, run.job)
         outcome = _returned(run, value)
@@ -67,6 +70,7 @@ def _load(run: Run) -> Job:
 async def _perform(run: Run, job: Job) -> Any:
     assert run.context is not None  # a job was loaded, so there is an envelope
     contexts.enter(run.context)
+    run.around.manager.make_current()
     middleware = run.around.manager.middleware
     if not middleware.around_runs:
         return await _call(run, job)
@@ -80,15 +84,21 @@ async def _call(run: Run, job: Job) -> Any:
 
 
 async def _in_thread(run: Run, call: Callable[[], Any]) -> Any:
-    """A thread cannot be cancelled: a cut run waits for its end, so that nothing is put back while it still works."""
+    """A thread cannot be cancelled: a cut run waits for its end, so that nothing is put back while it still works.
+
+    What it then has achieved counts, unless it took longer than its timeout.
+    """
     future = run.around.call_in_thread(call)
+    ended = asyncio.wrap_future(future)
     try:
-        return await asyncio.shield(future)
+        return await asyncio.shield(ended)
     except asyncio.CancelledError:
-        if future.cancel():
+        if future.cancel():  # it had not begun
             raise
-        await asyncio.wait([future])
-        raise
+        await asyncio.wait([ended])
+        if run.cut_by is Cut.TIMEOUT:
+            raise
+        return ended.result()
 
 
 async def _callback_arguments(run: Run, model: type[Job]) -> dict[str, Any]:
@@ -195,15 +205,19 @@ def _failed_attempt(run: Run, error: BaseException) -> Outcome:
         return _failed(error)
     if options is not None and isinstance(error, options.dont_retry):
         return _failed(error)
-    return Retry(delay_after(run.claim.attempt, options.backoff if options else None), _text(error))
+    return Retry(_delay(run.claim.attempt, options.backoff if options else None), described(error))
+
+
+def _delay(attempt: int, backoff: Delays | None) -> float:
+    try:
+        return delay_after(attempt, backoff)
+    except Exception:
+        log.exception("the job's own backoff raised; the default is used")
+        return delay_after(attempt, None)
 
 
 def _failed(error: BaseException, text: str | None = None) -> Failed:
-    return Failed(_text(error) if text is None else text, type(error).__name__)
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Failed(described(error) if text is None else storable(text), type(error).__name__)
 
 
 # --- concluding ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any
@@ -31,8 +32,9 @@ class InlineRunner:
         self._manager = manager
         self._aftermath = Aftermath(manager.observers)
         self._around = Surroundings(
-            manager=manager, adapter=manager.adapter, worker_id="inline", call_in_thread=_call_in_thread
+            manager=manager, adapter=manager.adapter, worker_id="inline", call_in_thread=self._call_in_thread
         )
+        self._threads = ThreadPoolExecutor(thread_name_prefix="nimbusq-inline")
         self._under_way: dict[str, asyncio.Event] = {}
         self._errors: dict[str, BaseException] = {}
         self._ours: set[str] = set()
@@ -81,6 +83,9 @@ class InlineRunner:
         finally:
             self._under_way.pop(claim.id).set()
 
+    def _call_in_thread(self, call: Callable[[], Any]) -> Future[Any]:
+        return self._threads.submit(copy_context().run, call)
+
     async def _execute(self, run: Run) -> Any:
         return await execute(run)
 
@@ -107,7 +112,3 @@ def _without_delay(outcome: Outcome) -> Outcome:
 
 def _fresh_context() -> Context:
     return copy_context()
-
-
-def _call_in_thread(call: Callable[[], Any]) -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().run_in_executor(None, copy_context().run, call)

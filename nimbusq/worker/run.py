@@ -7,6 +7,7 @@ import enum
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,7 @@ class Surroundings:
     manager: Manager
     adapter: Adapter
     worker_id: str
-    call_in_thread: Callable[[Callable[[], Any]], asyncio.Future[Any]]
+    call_in_thread: Callable[[Callable[[], Any]], Future[Any]]
 
 
 class Run:

@@ -60,6 +60,10 @@ class Settler:
         self._waiting.append(Ended(run, outcome, time.monotonic() + self._lease))
         self._woken.set()
 
+    def open(self) -> None:
+        """Before each `run`."""
+        self._closing = False
+
     def close(self) -> None:
         """No more will be submitted; `run` ends when all is settled."""
         self._closing = True

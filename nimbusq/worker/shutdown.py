@@ -21,6 +21,10 @@ class Shutdown:
             self.hurried.set()
         self._asked.set()
 
+    def begin(self) -> None:
+        """It has begun, whether somebody asked or not; the next `ask` hurries."""
+        self._asked.set()
+
     def fail(self, error: BaseException) -> None:
         """A part without which the worker cannot go on has died."""
         self._error = error

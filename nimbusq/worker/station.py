@@ -49,7 +49,8 @@ class Station:
         return station
 
     def start(self, on_crash: Callable[[BaseException], None]) -> None:
-        """Start the keeper's thread."""
+        """Open the settler and start the keeper's thread."""
+        self.settler.open()
         if self.keeper is not None:
             self._thread = KeeperThread(self.keeper, self.adapter.clone(), on_crash)
             self._thread.start()

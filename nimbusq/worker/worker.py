@@ -6,9 +6,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, Final
 
 from nimbusq.driver import Adapter, Claim, Claimed, Outcome, WorkerReport
 from nimbusq.envelope import check_name
@@ -19,7 +19,7 @@ from nimbusq.manager import Manager, get_manager
 from nimbusq.outcome import header_of
 from nimbusq.retry import seconds
 from nimbusq.worker.aftermath import Aftermath
-from nimbusq.worker.execute import ended_unrun, execute
+from nimbusq.worker.execute import decide, ended_unrun, execute
 from nimbusq.worker.report import Reporter, host_and_pid, installed_version
 from nimbusq.worker.run import Cut, Run, Surroundings
 from nimbusq.worker.shutdown import Shutdown, watch
@@ -28,6 +28,9 @@ from nimbusq.worker.stall import StallWatch
 from nimbusq.worker.station import Station
 
 log = logging.getLogger("nimbusq.worker")
+
+SETTLING_PATIENCE: Final = 10.0
+"""Seconds that a stopping worker gives its last settlements."""
 
 Queues = str | Sequence[str] | Mapping[str, int | None]
 
@@ -64,7 +67,8 @@ class Worker:
         self._on_dead = on_dead
         self._slots = Slots(concurrency, self.queues, self._rates())
         self._aftermath = Aftermath(self.manager.observers)
-        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="nimbusq-job")
+        self._threads: ThreadPoolExecutor | None = None
+        """As many threads again as slots, since an abandoned handler keeps its thread when it has lost its slot."""
         self._runs: dict[asyncio.Task[None], tuple[Run, Station]] = {}
         self._zombies: set[asyncio.Task[None]] = set()
         self._stations = [self._station(adapter) for adapter in self.manager.route.adapters]
@@ -89,21 +93,27 @@ class Worker:
                     side.create_task(reporter.run(reporting), name="nimbusq-report")
                 await self._shutdown.asked(owned)
                 reporting.set()
+        except BaseExceptionGroup as group:  # the side task that died is what the caller must hear of
+            raise group.exceptions[0] from None
         finally:
             await self._finish(owned)
         for task in owned:
-            task.result()
+            if not task.cancelled():
+                task.result()
 
     async def run_once(self) -> int:
-        """Run what is due now, at most `concurrency` jobs, wait for their end and settle them; how many it was."""
+        """Run what is due now, at most `concurrency` jobs, wait for their end and settle them; how many it was.
+
+        Cancelled, it puts back what runs and what it has claimed, without an attempt.
+        """
         self._loop = asyncio.get_running_loop()
-        for station in self._stations:
-            station.start(self._crashed)
+        self._open()
         settling = [asyncio.create_task(station.settler.run()) for station in self._stations]
         try:
             claimed = [await station.claims.once(wait=0.0) for station in self._stations if self._slots.free]
             await self._until_idle(None)
         finally:
+            await self._drain(0.0)
             await self._close_stations(settling)
         return sum(claimed)
 
@@ -111,8 +121,7 @@ class Worker:
         """Claim no more; let running jobs go on for `grace` seconds, then cancel them and put them back without
         an attempt. A second call cancels them now. Safe to call from a signal handler of the loop."""
         self._shutdown.ask()
-        for station in self._stations:
-            station.claims.stop()
+        self._claim_no_more()
 
     @property
     def running(self) -> int:
@@ -216,8 +225,14 @@ class Worker:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._zombies.discard(task)
         entry = self._runs.pop(task, None)
-        if entry is not None:
-            self._slots.give_back(entry[0].claim.queue)
+        if entry is None:
+            return
+        run, station = entry
+        self._slots.give_back(run.claim.queue)
+        if task.cancelled() and run.end():  # before its first step, so that none of its code has run
+            station.release(run)
+            if (outcome := decide(run, asyncio.CancelledError())) is not None:
+                station.settler.submit(run, outcome)
 
     def _limit(self, run: Run, station: Station) -> None:
         """The time limit is kept by the loop's timer, so that a job without one costs nothing."""
@@ -256,8 +271,9 @@ class Worker:
     async def _reclaimed(self, claimed: Claimed) -> None:
         await self._aftermath.reclaimed(list(claimed.lost))
 
-    def _call_in_thread(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
-        return asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)
+    def _call_in_thread(self, call: Callable[[], Any]) -> Future[Any]:
+        assert self._threads is not None, "opened before any run begins"
+        return self._threads.submit(copy_context().run, call)
 
     def _call_soon(self, run: Run, reason: Cut) -> None:
         """From the keeper's thread."""
@@ -273,25 +289,38 @@ class Worker:
             loop, limit=self.manager.settings.stall_limit, describe=self._describe, on_dead=self._dead
         )
         self._watch.start()
-        for station in self._stations:
-            station.start(self._crashed)
+        self._open()
         settlers = [loop.create_task(station.settler.run(), name="nimbusq-settler") for station in self._stations]
         claims = [loop.create_task(station.claims.run(), name="nimbusq-claims") for station in self._stations]
         return settlers + claims
 
+    def _claim_no_more(self) -> None:
+        for station in self._stations:
+            station.claims.stop()
+
+    def _open(self) -> None:
+        self._threads = ThreadPoolExecutor(2 * self.concurrency, thread_name_prefix="nimbusq-job")
+        for station in self._stations:
+            station.start(self._crashed)
+
     async def _finish(self, owned: list[asyncio.Task[None]]) -> None:
-        self.stop()
+        self._shutdown.begin()
+        self._claim_no_more()
         settling, claiming = owned[: len(self._stations)], owned[len(self._stations) :]
         await asyncio.wait(claiming)
-        await self._until_idle(self.grace)
-        for run, _ in list(self._runs.values()):
-            self._cut(run, Cut.SHUTDOWN)
-        await self._until_idle(self.manager.settings.cancel_grace + 0.5)
+        await self._drain(self.grace)
         await self._close_stations(settling)
         if self._watch is not None:
             self._watch.stop()
         if (reporter := self._reporter()) is not None:
             await reporter.leave()
+
+    async def _drain(self, grace: float) -> None:
+        """Let the running jobs end within `grace` seconds; cancel those that do not."""
+        await self._until_idle(grace)
+        for run, _ in list(self._runs.values()):
+            self._cut(run, Cut.SHUTDOWN)
+        await self._until_idle(self.manager.settings.cancel_grace + 0.5)
 
     async def _until_idle(self, timeout: float | None) -> None:
         """Wait for the running jobs, at most `timeout` seconds, or until a second `stop`."""
@@ -308,12 +337,17 @@ class Worker:
             await asyncio.wait(self._aftermath.hooks, timeout=self.manager.settings.cancel_grace)
         for station in self._stations:
             station.settler.close()
-        await asyncio.wait(settling, timeout=10.0)
+        _, unsettled = await asyncio.wait(settling, timeout=SETTLING_PATIENCE)
+        for task in unsettled:
+            log.error("the last settlements could not be stored in %g s: those jobs return with their leases",
+                      SETTLING_PATIENCE)  # fmt: skip
+            task.cancel()
         if self._aftermath.hooks:
             await asyncio.wait(self._aftermath.hooks, timeout=self.manager.settings.cancel_grace)
         for station in self._stations:
             await station.aclose()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _crashed(self, error: BaseException) -> None:
         """From a keeper's thread: without a keeper this worker must not go on."""
