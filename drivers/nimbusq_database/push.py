@@ -53,8 +53,8 @@ async def _take_locks(tx: Transaction, jobs: Sequence[Job]) -> dict[str, str]:
     ]
     await tx.insert("locks_take", locks)
     found = await tx.fetch("locks_held", digests=list(wanted))
-    held: dict[str | None, str] = {row["digest"]: row["token"] for row in found}
-    holders: dict[str, str] = {job["id"]: held.get(job["unique_lock"], job["id"]) for job in jobs}
+    held: dict[str, str] = {row["digest"]: row["token"] for row in found}
+    holders = {job["id"]: held[job["unique_lock"]] for job in jobs if job["unique_lock"] in held}
     return {job_id: holder for job_id, holder in holders.items() if holder != job_id}
 
 

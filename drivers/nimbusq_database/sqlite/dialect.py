@@ -1,4 +1,7 @@
-"""SQLite: WAL, one connection to write and one to read, each in a thread of its own."""
+"""SQLite: WAL, one connection to write and one to read, each in a thread of its own.
+
+A third one, on the event loop, only looks at whether any other connection has committed.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ T = TypeVar("T")
 
 _POLL: Final = 0.05
 """Seconds between two looks at whether another process has written (one counter in shared memory)."""
+_CHECKPOINT: Final = 4_000
+"""Pages in the journal before they are copied to the file: a page that changed often is then copied once."""
 _OLDEST: Final = (3, 35, 0)
 _SYNCHRONOUS: Final = ("off", "normal", "full", "extra")
 
@@ -58,10 +63,11 @@ class SqliteFile:
 
     def connect(self) -> sqlite3.Connection:
         """A connection for one thread. `_transact` waits for a busy file, more finely than SQLite does."""
-        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, cached_statements=512)
+        connection = sqlite3.connect(self.path, timeout=5.0, isolation_level=None, cached_statements=512)
         connection.row_factory = sqlite3.Row
         connection.execute(f"pragma synchronous = {self.synchronous}")
-        connection.execute("pragma busy_timeout = 100")
+        connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT}")
+        connection.execute("pragma busy_timeout = 0")
         return connection
 
 
@@ -85,6 +91,7 @@ class SqliteDialect:
         self._file = file
         self._writer: ConnectionThread | None = None
         self._reader: ConnectionThread | None = None
+        self._watcher: sqlite3.Connection | None = None
         self._version: int | None = None
 
     @classmethod
@@ -105,9 +112,13 @@ class SqliteDialect:
         self._reader = ConnectionThread("nimbusq-sqlite-reader", self._file.connect)
         with translated(self._file.path):
             await self._writer.run(_use_wal)
+            self._watcher = self._file.connect()
 
     async def aclose(self) -> None:
         threads, self._writer, self._reader = (self._reader, self._writer), None, None
+        if self._watcher:
+            self._watcher.close()
+            self._watcher = None
         for thread in threads:
             if thread:
                 await thread.close()
@@ -131,17 +142,17 @@ class SqliteDialect:
         while (remaining := until - loop.time()) > 0:
             if await _is_set(rung, min(_POLL, remaining)):
                 return
-            before, self._version = self._version, await self._data_version()
+            before, self._version = self._version, self._data_version()
             if before != self._version:
                 return
 
-    async def _data_version(self) -> int:
-        if self._reader is None:
+    def _data_version(self) -> int:
+        """A look into shared memory, which takes no lock and less time than a hop to a thread."""
+        if self._watcher is None:
             raise StoreUnavailable(f"{self._file.path} is not open")
         with translated(self._file.path):
-            return await self._reader.run(
-                lambda connection: connection.execute("pragma data_version").fetchone()[0]
-            )
+            version: int = self._watcher.execute("pragma data_version").fetchone()[0]
+            return version
 
     def announce(self, topics: Collection[str]) -> None:
         """Other processes see the counter move."""
@@ -202,13 +213,14 @@ def _to_its_end(body: Any) -> Any:
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Writers then do not wait for readers. The file remembers it; to switch takes it alone for a moment."""
     until = time.monotonic() + 10.0
-    while connection.execute("pragma journal_mode").fetchone()[0] != "wal":
+    while True:
         try:
-            connection.execute("pragma journal_mode = wal")
+            if connection.execute("pragma journal_mode = wal").fetchone()[0] == "wal":
+                return
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() >= until:
                 raise
-            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311  # likewise
+        time.sleep(random.uniform(0.001, 0.02))  # noqa: S311  # likewise
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:
