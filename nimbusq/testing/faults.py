@@ -1,7 +1,7 @@
 """A network that fails, in front of any adapter.
 
-The two faults that matter are a lost request (nothing was done) and a lost reply (all was done, and the caller
-does not know it), as in Temporal's fault injection. Both look the same to the caller.
+The two faults that matter are the lost request (nothing was done) and the lost reply (all was done), as in
+Temporal's fault injection: the caller cannot tell one from the other.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class FaultyAdapter:
         return self._stores
 
     @classmethod
-    def from_url(cls, url: str, settings: DriverSettings) -> Self:
+    def from_url(cls, url: str, settings: DriverSettings) -> Self:  # noqa: ARG003  # the protocol's signature
         raise ConfigError("faults have no URL: write FaultyAdapter(adapter, Faults(FaultPlan(before=0.1))).")
 
     def clone(self) -> Self:

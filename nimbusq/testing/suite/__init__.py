@@ -19,9 +19,9 @@ A driver's test file supplies one async fixture and one class::
             yield Env(adapter)
             await adapter.aclose()
 
-It needs pytest, pytest-asyncio (with ``asyncio_mode = "auto"``) and hypothesis. What a driver lacks is asserted to
-be refused, not skipped. After each test the store's audit is replayed, see `nimbusq.testing.audit`. The whole
-story, with a driver that works, is in docs/writing_a_driver.md.
+It needs pytest, pytest-asyncio (with ``asyncio_mode = "auto"``) and hypothesis. What a driver lacks is not
+skipped but asserted to be refused. After each test the store's audit is replayed (`nimbusq.testing.audit`).
+docs/writing_a_driver.md tells the whole story, with a driver that works.
 """
 
 import pytest
@@ -55,10 +55,11 @@ _PARTS = (
     "faults",
     "model",
     "machine",
+    "driver_suite",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from nimbusq.testing.suite.driver_suite import DriverSuite  # noqa: E402  # after the registration above
-from nimbusq.testing.suite.env import Env, TestedAdapter  # noqa: E402  # likewise
+from nimbusq.testing.suite.env import AdapterUnderTest, Env  # noqa: E402  # likewise
 
-__all__ = ["DriverSuite", "Env", "TestedAdapter"]
+__all__ = ["AdapterUnderTest", "DriverSuite", "Env"]

@@ -6,12 +6,22 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from nimbusq.driver import BatchRecord, BatchUpdate, Cancelled, Ending, Settlement, SettleStatus
-from nimbusq.driver import Done, Failed, NewBatch, Retry
+from nimbusq.driver import (
+    BatchRecord,
+    BatchUpdate,
+    Cancelled,
+    Done,
+    Ending,
+    Failed,
+    NewBatch,
+    Retry,
+    Settlement,
+    SettleStatus,
+)
 from nimbusq.envelope import Callback, Envelope
 from nimbusq.ids import derived_id
 from nimbusq.testing.suite.batches import counters, end_members, members, open_batch, state_of, store_of
-from nimbusq.testing.suite.hands import Hands, ids, new_id
+from nimbusq.testing.suite.hands import Hands, new_id
 from nimbusq.testing.suite.needs import needs
 
 
@@ -49,9 +59,7 @@ async def callbacks(hands: Hands) -> list[str]:
 async def end(hands: Hands, batch_id: str, *, failed: bool = False) -> BatchUpdate:
     """Claim one member and end it."""
     claim = await hands.take(limit=1)
-    record = BatchRecord(
-        batch_id=batch_id, member=claim.id, failed=failed, error="boom" if failed else None
-    )
+    record = BatchRecord(batch_id=batch_id, member=claim.id, failed=failed, error="boom" if failed else None)
     settled = await hands.finish(claim, Failed("boom") if failed else Done(), record=record)
     assert settled.batch is not None
     return settled.batch
@@ -222,4 +230,3 @@ class BatchEndSuite:
         assert counters(await state_of(hands, batch_id)) == (2, 1, 0)
         await hands.env.advance(2 * 3600)
         assert await store_of(hands).find(batch_id) is None
-        assert ids(list(claims))

@@ -137,7 +137,9 @@ class BatchSuite:
     async def test_a_member_of_an_unknown_batch_can_still_be_settled(self, hands: Hands) -> None:
         await hands.push(batch_id="gone")
         claim = await hands.take()
-        settled = await hands.finish(claim, record=BatchRecord(batch_id="gone", member=claim.id, failed=False))
+        settled = await hands.finish(
+            claim, record=BatchRecord(batch_id="gone", member=claim.id, failed=False)
+        )
         assert settled.batch is None
 
     @needs("batches")

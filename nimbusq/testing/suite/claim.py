@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from nimbusq.driver import Lane
-from nimbusq.testing.suite.hands import Hands, ids, queue_only
+from nimbusq.driver import Claim, Lane
+from nimbusq.testing.suite.hands import Hands, ids, new_id, queue_only
 from nimbusq.testing.suite.needs import needs
 
 
@@ -26,8 +27,9 @@ class ClaimSuite:
     @needs("fencing")
     async def test_a_claim_carries_its_callers_token_and_a_first_fence(self, hands: Hands) -> None:
         await hands.push()
-        claim = await hands.take(token="mine")
-        assert claim.token == "mine"
+        mine = new_id()
+        claim = await hands.take(token=mine)
+        assert claim.token == mine
         assert claim.fence == 1
 
     async def test_at_most_the_limit(self, hands: Hands) -> None:
@@ -98,5 +100,5 @@ class ClaimSuite:
         assert claim.run_at > 1_000_000_000, "seconds since the epoch"
 
 
-def _held(claims: object) -> list[tuple[str, str, int, int]]:
-    return [(c.id, c.token, c.attempt, c.fence) for c in claims]  # type: ignore[attr-defined]
+def _held(claims: Sequence[Claim]) -> list[tuple[str, str, int, int]]:
+    return [(claim.id, claim.token, claim.attempt, claim.fence) for claim in claims]

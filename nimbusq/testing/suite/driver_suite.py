@@ -32,7 +32,7 @@ from nimbusq.testing.suite.raw import RawSuite
 from nimbusq.testing.suite.records import RecordSuite
 from nimbusq.testing.suite.schedules import ScheduleSuite
 from nimbusq.testing.suite.settle import SettleSuite
-from nimbusq.testing.suite.unique import UniqueSuite
+from nimbusq.testing.suite.unique import UniqueLockSuite, UniqueSuite
 from nimbusq.testing.suite.waiting import WaitingSuite
 from nimbusq.testing.suite.workers import WorkerSuite
 
@@ -47,6 +47,7 @@ class DriverSuite(
     PutBackSuite,
     EndingSuite,
     UniqueSuite,
+    UniqueLockSuite,
     OverlapSuite,
     RateSuite,
     BatchSuite,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nimbusq.driver import Cancelled, Ending, PutBack, Retry
-from nimbusq.testing.suite.hands import Hands, ids
+from nimbusq.testing.suite.hands import Hands, ids, new_id
 from nimbusq.testing.suite.needs import needs
 
 
@@ -12,9 +12,10 @@ class EndingSuite:
     async def test_a_job_that_expired_in_the_queue_is_not_run(self, hands: Hands) -> None:
         sent = await hands.push(expires_in=2 * hands.tick)
         await hands.pass_ticks(2.1)
-        claim = await hands.take_ending(token="mine")
+        mine = new_id()
+        claim = await hands.take_ending(token=mine)
         assert (claim.id, claim.ending, claim.attempt) == (sent.id, Ending.EXPIRED, 0)
-        assert (claim.token, claim.fence) == ("mine", 1)
+        assert (claim.token, claim.fence) == (mine, 1)
         await hands.finish(claim, Cancelled("expired"))
         assert await hands.is_idle()
         assert await hands.counts() == (0, 0, 0)

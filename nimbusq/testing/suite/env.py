@@ -8,10 +8,8 @@ from typing import Any, Protocol
 from nimbusq.driver import Adapter, Pushed
 
 
-class TestedAdapter(Adapter, Protocol):
+class AdapterUnderTest(Adapter, Protocol):
     """An adapter in testing mode."""
-
-    __test__ = False  # pytest, this is no test
 
     async def push_raw(self, queue: str, raw: bytes, *, job_id: str | None = None) -> Pushed:
         """Put bytes into the queue as a job, due now, whether they are an envelope or not."""
@@ -22,13 +20,13 @@ class Env(Protocol):
     """One opened adapter, alone in its namespace; closed by the fixture that made it."""
 
     @property
-    def adapter(self) -> TestedAdapter: ...
+    def adapter(self) -> AdapterUnderTest: ...
 
     async def advance(self, seconds: float) -> None:
         """Let the store's time pass: a fake clock, a skew of the server's, or a real wait."""
         ...
 
-    async def second(self) -> TestedAdapter:
+    async def second(self) -> AdapterUnderTest:
         """Another opened adapter on the same store: how another process sees it. Closed with the env."""
         ...
 

@@ -25,7 +25,7 @@ from nimbusq.driver import (
     Want,
 )
 from nimbusq.envelope import Envelope, Unreadable
-from nimbusq.testing.suite.env import Env, TestedAdapter
+from nimbusq.testing.suite.env import AdapterUnderTest, Env
 
 
 def new_id() -> str:
@@ -33,26 +33,21 @@ def new_id() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hands:
-    """tick: the unit of time of the tests, in seconds; leases last three of them.
+class Producer:
+    """The hand that pushes.
 
+    tick: the unit of time of the tests, in seconds; leases last three of them.
     patience: how long a claim may take to see what was pushed, in seconds of the store's clock.
     """
 
     env: Env
-    adapter: TestedAdapter
+    adapter: AdapterUnderTest
     tick: float
     patience: float = 0.0
     queue: str = "probe"
 
-    async def other(self) -> Hands:
-        """The hands of another process on the same store."""
-        return replace(self, adapter=await self.env.second())
-
     async def pass_ticks(self, ticks: float) -> None:
         await self.env.advance(ticks * self.tick)
-
-    # --- push -----------------------------------------------------------------------------------------------
 
     def envelope(self, **fields: Any) -> Envelope:
         return Envelope(**{"id": new_id(), "name": "Probe", "queue": self.queue, **fields})
@@ -68,7 +63,14 @@ class Hands:
         assert list(await self.adapter.push(envelopes)) == [Pushed(envelope.id) for envelope in envelopes]
         return envelopes
 
-    # --- claim ----------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands(Producer):
+    """The other hand, which claims, settles and looks."""
+
+    async def other(self) -> Hands:
+        """The hands of another process on the same store."""
+        return replace(self, adapter=await self.env.second())
 
     def want(self, limit: int = 10, **fields: Any) -> Want:
         """lanes: by default the one queue, without a limit of its own."""
@@ -106,8 +108,6 @@ class Hands:
         (renewal,) = await self.adapter.extend([claim], lease=ticks * self.tick)
         return renewal
 
-    # --- settle ---------------------------------------------------------------------------------------------
-
     async def settle(self, claim: Claim, outcome: Outcome | None = None, **fields: Any) -> Settled:
         settlement = Settlement(claim=claim, outcome=outcome or Done(), **fields)
         (settled,) = await self.adapter.settle([settlement])
@@ -124,8 +124,6 @@ class Hands:
         record = failed_record(claim, error)
         row = history_row(claim, "failed", error)
         return await self.finish(claim, Failed(error), failed=record, history=row, **fields)
-
-    # --- look -----------------------------------------------------------------------------------------------
 
     async def counts(self) -> tuple[int | None, int | None, int | None]:
         """pending, delayed and running of the queue."""

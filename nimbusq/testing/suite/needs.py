@@ -1,7 +1,7 @@
 """What a test needs of a driver; where a driver lacks it, the test asserts that the driver says so.
 
-Nothing is skipped: a driver that cannot do a thing has a capability record, or a store that is None, from which
-core refuses the dispatch by name.
+Nothing is skipped: a driver that cannot do a thing says so by its capability record, or by a store that is
+None, and from these core refuses the dispatch by name.
 """
 
 from __future__ import annotations

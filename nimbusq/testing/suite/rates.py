@@ -14,28 +14,28 @@ def per_tick(hands: Hands, key: str = "mail", burst: int = 1, per: float = 1.0) 
     return Rate(key=key, per_second=per / hands.tick, burst=burst)
 
 
-def lane(hands: Hands, rate: Rate, queue: str = "probe") -> tuple[Lane, ...]:
-    return (Lane(queue=queue, limit=10, rate=rate),)
+def lane(rate: Rate) -> tuple[Lane, ...]:
+    return (Lane(queue="probe", limit=10, rate=rate),)
 
 
 class RateSuite:
     @needs("rates per key")
     async def test_a_lanes_rate_lets_the_burst_through_and_then_one_at_a_time(self, hands: Hands) -> None:
         await hands.push_many(6)
-        lanes = lane(hands, per_tick(hands, burst=3))
-        assert len(await hands.claim(lanes=lanes)) == 3
+        lanes, long = lane(per_tick(hands, burst=3)), 60 * hands.tick
+        assert len(await hands.claim(lanes=lanes, lease=long)) == 3
         claimed = await hands.collect(lanes=lanes)
         assert list(claimed.claims) == []
         assert claimed.retry_after == pytest.approx(hands.tick, abs=hands.tick / 2)
         assert await hands.counts() == (3, 0, 3), "what the rate holds back stays where it is"
         await hands.pass_ticks(1.1)
-        assert len(await hands.claim(lanes=lanes)) == 1
+        assert len(await hands.claim(lanes=lanes, lease=long)) == 1
         await hands.pass_ticks(5)
-        assert len(await hands.claim(lanes=lanes)) == 2
+        assert len(await hands.claim(lanes=lanes)) == 2, "a rest is no bigger burst, and no more were left"
 
     @needs("rates per key")
     async def test_an_empty_queue_spends_nothing(self, hands: Hands) -> None:
-        lanes = lane(hands, per_tick(hands, burst=2))
+        lanes = lane(per_tick(hands, burst=2))
         for _ in range(5):
             claimed = await hands.collect(lanes=lanes)
             assert claimed.retry_after is None
@@ -45,7 +45,7 @@ class RateSuite:
     @needs("rates per key")
     async def test_a_full_worker_spends_nothing(self, hands: Hands) -> None:
         await hands.push_many(3)
-        lanes = lane(hands, per_tick(hands, burst=2))
+        lanes = lane(per_tick(hands, burst=2))
         assert await hands.claim(limit=0, lanes=lanes) == []
         assert len(await hands.claim(limit=1, lanes=lanes)) == 1
         assert len(await hands.claim(lanes=lanes)) == 1
@@ -53,7 +53,7 @@ class RateSuite:
     @needs("rates per key")
     async def test_one_rate_holds_for_all_processes(self, hands: Hands) -> None:
         await hands.push_many(4)
-        lanes = lane(hands, per_tick(hands, burst=2))
+        lanes = lane(per_tick(hands, burst=2))
         other = await hands.other()
         assert len(await hands.claim(limit=1, lanes=lanes)) == 1
         assert len(await other.claim(lanes=lanes)) == 1
@@ -109,7 +109,7 @@ class RateSuite:
         rate = per_tick(hands, burst=2)
         assert (await limiter.reserve(rate)).granted == 1
         await hands.push_many(3)
-        assert len(await hands.claim(lanes=lane(hands, rate))) == 1
+        assert len(await hands.claim(lanes=lane(rate))) == 1
         assert (await limiter.reserve(rate)).granted == 0
 
     @needs("rates per key")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from nimbusq.driver import Cancelled, Done, Failed, Retry, Settlement, SettleStatus
-from nimbusq.testing.suite.hands import Hands, ids
+from dataclasses import replace
+
+from nimbusq.driver import Cancelled, Done, Failed, Outcome, Retry, Settlement, SettleStatus
+from nimbusq.testing.suite.hands import Hands, ids, new_id
 from nimbusq.testing.suite.needs import needs
 
 
@@ -52,13 +54,11 @@ class SettleSuite:
 
     @needs("fencing")
     async def test_a_made_up_claim_settles_nothing(self, hands: Hands) -> None:
-        from dataclasses import replace
-
         await hands.push()
         claim = await hands.take()
-        forged = replace(claim, token="forged")
+        forged = replace(claim, token=new_id())
         assert (await hands.settle(forged)).status is SettleStatus.LOST
-        unknown = replace(claim, id="00000000-0000-4000-8000-000000000000")
+        unknown = replace(claim, id=new_id())
         assert (await hands.settle(unknown)).status is SettleStatus.LOST
         await hands.finish(claim)
 
@@ -67,8 +67,12 @@ class SettleSuite:
         await hands.push_many(3)
         claims = await hands.claim()
         await hands.finish(claims[1])
+        outcomes: tuple[Outcome, ...] = (Done(), Done(), Retry(60.0, "boom"))
         settled = await hands.adapter.settle(
-            [Settlement(claim=claim, outcome=outcome) for claim, outcome in zip(claims, _three(), strict=True)]
+            [
+                Settlement(claim=claim, outcome=outcome)
+                for claim, outcome in zip(claims, outcomes, strict=True)
+            ]
         )
         assert settled[0].status is SettleStatus.SETTLED
         assert settled[1].status is not SettleStatus.SETTLED
@@ -116,7 +120,3 @@ class SettleSuite:
         assert await hands.is_idle()
         await hands.pass_ticks(1.1)
         assert (await hands.take()).envelope == known
-
-
-def _three() -> tuple[Done, Done, Retry]:
-    return Done(), Done(), Retry(60.0, "boom")

@@ -1,0 +1,161 @@
+"""Any order of calls: a hypothesis state machine drives the driver and the model side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar, cast
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from nimbusq.driver import Cancelled, Claim, Done, Failed, Outcome, PutBack, Renewal, Retry, SettleStatus
+from nimbusq.envelope import Unique
+from nimbusq.testing.suite.hands import Hands, new_id
+from nimbusq.testing.suite.model import LEASE, Model
+from nimbusq.testing.suite.needs import needs
+
+T = TypeVar("T")
+
+
+class ModelSuite:
+    """examples, steps: how many programs are tried, of how many calls each."""
+
+    examples: ClassVar[int] = 200
+    steps: ClassVar[int] = 50
+
+    @needs("atomic steps", "timed leases", "priorities")
+    async def test_any_order_of_calls(self, hands: Hands) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(
+            run_state_machine_as_test,
+            cast("type[RuleBasedStateMachine]", lambda: Machine(hands, loop)),  # any factory will do
+            settings=settings(
+                max_examples=self.examples,
+                stateful_step_count=self.steps,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+
+class Machine(RuleBasedStateMachine):
+    """One program: it has a queue of its own in the driver under test, and ends every job that is left.
+
+    Hypothesis calls it in a thread; the driver stays on the test's event loop.
+    """
+
+    def __init__(self, hands: Hands, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.hands = replace(hands, queue=f"m{new_id()}")
+        self.loop = loop
+        self.model = Model()
+        self.claims: list[Claim] = []
+
+    def do(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self.loop).result(timeout=30)
+
+    @rule(
+        priority=st.sampled_from([1, 5, 10]),
+        delay=st.sampled_from([0, 0, 0, 1, 3]),
+        max_attempts=st.integers(1, 3),
+        key=st.sampled_from([None, None, "a", "b"]),
+    )
+    def push(self, priority: int, delay: int, max_attempts: int, key: str | None) -> None:
+        envelope = self.hands.envelope(
+            name=self.hands.queue,  # unique keys belong to a job name, and stores to many programs
+            priority=priority,
+            delay=delay * self.hands.tick,
+            max_attempts=max_attempts,
+            unique=Unique(key=key) if key else None,
+        )
+        expected = self.model.push(envelope.id, priority, delay, max_attempts, key)
+        for _ in range(2):  # a repeated push changes nothing
+            (pushed,) = self.do(self.hands.adapter.push([envelope]))
+            assert pushed.holder == expected
+
+    @rule(limit=st.integers(0, 4))
+    def claim(self, limit: int) -> None:
+        want = self.hands.want(limit, lease=LEASE * self.hands.tick)
+        lost, ending = self.model.reclaim()
+        places = self.model.claimable()
+        claimed = self.do(self.hands.adapter.claim(want))
+        again = self.do(self.hands.adapter.claim(want))
+
+        mine = [claim for claim in claimed.claims if claim.queue == self.hands.queue]
+        assert {loss.id for loss in claimed.lost if loss.queue == self.hands.queue} >= lost
+        assert {claim.id for claim in mine if claim.ending} == ending
+        runs = [claim for claim in mine if not claim.ending]
+        assert sorted(self.model.jobs[claim.id].place for claim in runs) == places[:limit]
+        assert [claim.id for claim in again.claims if claim.ending is None] == [] or {
+            claim.id for claim in again.claims
+        } == {claim.id for claim in claimed.claims}
+        for claim in mine:
+            job = self.model.claim(claim.id, claim.token)
+            assert (claim.attempt, claim.releases) == (job.attempt, job.releases)
+        self.claims += mine
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), ticks=st.integers(1, 4))
+    def extend(self, data: st.DataObject, ticks: int) -> None:
+        claim = data.draw(st.sampled_from(self.claims))
+        holds = self.model.holds(claim.id, claim.token)
+        renewal = self.do(self.hands.extend(claim, ticks=ticks))
+        assert renewal is (Renewal.RENEWED if holds else Renewal.LOST)
+        if holds:
+            job = self.model.jobs[claim.id]
+            job.until = max(job.until, self.model.now + ticks)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), outcome=st.sampled_from([Done(), Failed("x"), Cancelled("x")]))
+    def end(self, data: st.DataObject, outcome: Outcome) -> None:
+        """By whatever claim was ever made, current or stale."""
+        claim = data.draw(st.sampled_from(self.claims))
+        holds = self.model.holds(claim.id, claim.token)
+        settled = self.do(self.hands.settle(claim, outcome))
+        assert (settled.status is SettleStatus.SETTLED) == holds
+        if holds:
+            self.model.end(claim.id)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), kind=st.sampled_from(["retry", "release", "unrun"]), delay=st.integers(0, 2))
+    def put_back(self, data: st.DataObject, kind: str, delay: int) -> None:
+        claim = data.draw(st.sampled_from([c for c in self.claims if not c.ending] or self.claims))
+        holds = self.model.holds(claim.id, claim.token) and not claim.ending
+        if claim.ending:
+            return
+        seconds = delay * self.hands.tick
+        outcome = Retry(seconds, "x") if kind == "retry" else PutBack(seconds, counted=kind == "release")
+        settled = self.do(self.hands.settle(claim, outcome))
+        assert (settled.status is SettleStatus.SETTLED) == holds
+        if holds:
+            self.model.put_back(claim.id, delay, attempt=kind != "retry", release=kind == "release")
+
+    @rule(ticks=st.integers(1, 4))
+    def time_passes(self, ticks: int) -> None:
+        """A worker that crashes is one that makes no further call until its leases have ended."""
+        self.do(self.hands.pass_ticks(ticks))
+        self.model.now += ticks
+
+    @invariant()
+    def counts_agree(self) -> None:
+        assert self.do(self.hands.counts()) == self.model.depth()
+
+    def teardown(self) -> None:
+        """Leave nothing behind that the next program could meet."""
+        for claim in self.claims:
+            if self.model.holds(claim.id, claim.token):
+                self.do(self.hands.settle(claim))
+                self.model.end(claim.id)
+        self.do(self.hands.pass_ticks(LEASE + 1))
+        while left := self.do(self.hands.claim_all()):
+            for claim in left:
+                self.do(self.hands.settle(claim))
