@@ -33,6 +33,7 @@ from nimbusq.jobs import Job, job
 from nimbusq.manager import Manager, boot, get_manager
 from nimbusq.observe import Observer
 from nimbusq.receipt import Receipt
+from nimbusq.schedule import Scheduler
 from nimbusq.worker import Worker
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "Receipt",
     "Release",
     "ResultExpired",
+    "Scheduler",
     "Settings",
     "StoreError",
     "UnsupportedByDriver",

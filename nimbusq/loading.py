@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from nimbusq.driver import Adapter, DriverSettings
 from nimbusq.errors import ConfigError, MissingExtra, UnknownDriver
@@ -20,14 +21,19 @@ def driver_names() -> tuple[str, ...]:
 
 def load_adapter(url: str, settings: DriverSettings) -> Adapter:
     """The adapter for a URL or a bare driver name. Raises UnknownDriver, MissingExtra or ConfigError."""
+    adapter: Adapter = driver_class(url).from_url(url, settings)
+    return adapter
+
+
+def driver_class(url: str) -> Any:
+    """The class behind a URL, a scheme or a bare name. Raises UnknownDriver or MissingExtra."""
     scheme = url.partition(":")[0].lower().partition("+")[0]
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if scheme not in found:
         raise UnknownDriver(
             f"no driver is called {redacted(scheme)!r}. Use one of: {', '.join(sorted(found)) or 'none installed'}."
         )
-    adapter: Adapter = _load(found[scheme]).from_url(url, settings)
-    return adapter
+    return _load(found[scheme])
 
 
 def _load(entry: EntryPoint) -> type[Adapter]:

@@ -31,7 +31,7 @@ from nimbusq_database.claim import Look
 from nimbusq_database.database import DEADLINE, Database
 from nimbusq_database.dialect import Dialect
 from nimbusq_database.job_row import raw_columns
-from nimbusq_database.migrations import Migrations
+from nimbusq_database.migrations import Migrations, sql
 from nimbusq_database.pruning import Pruning, prune
 from nimbusq_database.statements import Statements
 from nimbusq_database.stores.batches import DatabaseBatches
@@ -66,6 +66,8 @@ _CAPABILITIES: Final = Capabilities(
 
 class DatabaseAdapter:
     """Jobs in SQLite, PostgreSQL or MySQL/MariaDB."""
+
+    schema_sql = staticmethod(sql)
 
     def __init__(
         self, dialect: Dialect, settings: DriverSettings | None = None, *, _bell: Bell | None = None
@@ -114,12 +116,8 @@ class DatabaseAdapter:
 
     async def setup(self, queues: Sequence[str]) -> None:  # noqa: ARG002  # the seam's; other drivers need them
         """Apply the migrations, opened or not. Queues need no preparation."""
-        fresh = self._database.dialect.clone()
-        await fresh.open()
-        try:
-            await Migrations(fresh, self._database.statements).up()
-        finally:
-            await fresh.aclose()
+        async with self.migrations.connected() as migrations:
+            await migrations.up()
 
     async def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Sequence[Pushed]:
         async def body(transaction: Transaction) -> Sequence[Pushed]:

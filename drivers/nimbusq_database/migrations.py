@@ -8,9 +8,10 @@ nimbusq still needs is removed one minor version later, so that old and new work
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from nimbusq.errors import ConfigError, SchemaMismatch
 from nimbusq_database.client import Client
@@ -100,6 +101,16 @@ class Migrations:
     def latest(self) -> int:
         """The version that this nimbusq needs at least."""
         return self._known[-1].version
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Self]:
+        """The same migrations on a connection of their own, whatever state the schema is in."""
+        fresh = self._dialect.clone()
+        await fresh.open()
+        try:
+            yield type(self)(fresh, self._statements)
+        finally:
+            await fresh.aclose()
 
     async def up(self, to: int | None = None) -> list[Applied]:
         """Apply what is missing, up to version `to`; what was applied now. Safe in many processes at once."""

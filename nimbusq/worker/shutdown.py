@@ -14,7 +14,8 @@ class Shutdown:
         self._asked = asyncio.Event()
         self.hurried = asyncio.Event()
         """Asked a second time."""
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
+        """What a part died of without which the worker cannot go on."""
 
     def ask(self) -> None:
         if self._asked.is_set():
@@ -27,18 +28,16 @@ class Shutdown:
 
     def fail(self, error: BaseException) -> None:
         """A part without which the worker cannot go on has died."""
-        self._error = error
+        self.error = error
         self._asked.set()
 
     async def asked(self, owned: Iterable[asyncio.Task[Any]]) -> None:
-        """Wait until somebody asks, or one of the owned tasks ends. Raises what the failed part died of."""
+        """Wait until somebody asks, a part fails, or one of the owned tasks ends."""
         asked = asyncio.create_task(self._asked.wait(), name="nimbusq-asked")
         try:
             await asyncio.wait({asked, *owned}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
-        if self._error is not None:
-            raise self._error
 
 
 async def watch(tasks: Iterable[asyncio.Task[Any]], timeout: float | None, hurry: asyncio.Event | None) -> bool:

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from nimbusq.driver import Cancelled, Claim, Done, Failed, Outcome, PutBack, Renewal, Retry, SettleStatus
-from nimbusq.envelope import Unique
+from nimbusq.envelope import Envelope, Unique
 from nimbusq.testing.suite.hands import Hands, new_id
 from nimbusq.testing.suite.model import LEASE, Model
 from nimbusq.testing.suite.needs import needs
@@ -95,9 +95,10 @@ class Machine(RuleBasedStateMachine):
         assert {claim.id for claim in mine if claim.ending} == ending
         runs = [claim for claim in mine if not claim.ending]
         assert sorted(self.model.jobs[claim.id].place for claim in runs) == places[:limit]
-        assert [claim.id for claim in again.claims if claim.ending is None] == [] or {
-            claim.id for claim in again.claims
-        } == {claim.id for claim in claimed.claims}
+        if mine:
+            assert {(claim.id, claim.fence) for claim in again.claims} == {
+                (claim.id, claim.fence) for claim in claimed.claims
+            }
         for claim in mine:
             job = self.model.claim(claim.id, claim.token)
             assert (claim.attempt, claim.releases) == (job.attempt, job.releases)
@@ -125,19 +126,30 @@ class Machine(RuleBasedStateMachine):
         if holds:
             self.model.end(claim.id)
 
-    @precondition(lambda self: self.claims)
-    @rule(data=st.data(), kind=st.sampled_from(["retry", "release", "unrun"]), delay=st.integers(0, 2))
-    def put_back(self, data: st.DataObject, kind: str, delay: int) -> None:
-        claim = data.draw(st.sampled_from([c for c in self.claims if not c.ending] or self.claims))
-        holds = self.model.holds(claim.id, claim.token) and not claim.ending
-        if claim.ending:
-            return
-        seconds = delay * self.hands.tick
-        outcome = Retry(seconds, "x") if kind == "retry" else PutBack(seconds, counted=kind == "release")
-        settled = self.do(self.hands.settle(claim, outcome))
+    @precondition(lambda self: self.runs())
+    @rule(data=st.data(), delay=st.integers(0, 2), counted=st.booleans())
+    def release(self, data: st.DataObject, delay: int, counted: bool) -> None:
+        claim = data.draw(st.sampled_from(self.runs()))
+        holds = self.model.holds(claim.id, claim.token)
+        settled = self.do(self.hands.settle(claim, PutBack(delay * self.hands.tick, counted=counted)))
         assert (settled.status is SettleStatus.SETTLED) == holds
         if holds:
-            self.model.put_back(claim.id, delay, attempt=kind != "retry", release=kind == "release")
+            self.model.put_back(claim.id, delay, attempt=1, release=int(counted))
+
+    @precondition(lambda self: self.runs(retriable=True))
+    @rule(data=st.data(), delay=st.integers(0, 2))
+    def retry(self, data: st.DataObject, delay: int) -> None:
+        claim = data.draw(st.sampled_from(self.runs(retriable=True)))
+        holds = self.model.holds(claim.id, claim.token)
+        settled = self.do(self.hands.settle(claim, Retry(delay * self.hands.tick, "x")))
+        assert (settled.status is SettleStatus.SETTLED) == holds
+        if holds:
+            self.model.put_back(claim.id, delay, attempt=0, release=0)
+
+    def runs(self, *, retriable: bool = False) -> list[Claim]:
+        """Claims of runs, old ones too; retriable: those after which core may ask for another run."""
+        runs = [claim for claim in self.claims if not claim.ending]
+        return [claim for claim in runs if claim.attempt < _max_attempts(claim)] if retriable else runs
 
     @rule(ticks=st.integers(1, 4))
     def time_passes(self, ticks: int) -> None:
@@ -159,3 +171,8 @@ class Machine(RuleBasedStateMachine):
         while left := self.do(self.hands.claim_all()):
             for claim in left:
                 self.do(self.hands.settle(claim))
+
+
+def _max_attempts(claim: Claim) -> int:
+    assert isinstance(claim.envelope, Envelope)
+    return claim.envelope.max_attempts

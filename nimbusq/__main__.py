@@ -1,0 +1,3 @@
+from nimbusq.cli import main
+
+main()
