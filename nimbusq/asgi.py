@@ -60,7 +60,7 @@ def worker_lifespan(
         raise ConfigError("worker_lifespan takes settings or a manager, not both.")
 
     @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[dict[str, Any]]:
+    async def lifespan(_app: Any) -> AsyncIterator[dict[str, Any]]:
         opened = await boot(settings, manager=manager, register=register)
         try:
             if queues is None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeAlias
 
 from nimbusq.builder import Asked, Dispatch, build
-from nimbusq.calling import call
 from nimbusq.callbacks import AnyCallback, CallbackJob, call_in_process, callback_envelope, disarm, taken
+from nimbusq.calling import call
 from nimbusq.chain import Chain
 from nimbusq.context import find_job
 from nimbusq.driver import Added, BatchState, BatchUpdate, NewBatch, Pushed
@@ -56,7 +56,7 @@ class Batch:
     again, and those that the store has are left alone.
     """
 
-    def __init__(self, jobs: Iterable[Member] = (), *, id: str | None = None) -> None:
+    def __init__(self, jobs: Iterable[Member] = (), *, id: str | None = None) -> None:  # noqa: A002  # the batch's id, as everywhere
         self._jobs = jobs
         self._plan = _Plan(id=id or new_id())
         if isinstance(jobs, Sequence):
@@ -140,7 +140,9 @@ class Batch:
 
     def _filled(self) -> _Plan:
         given = registry.callbacks.get(f"batch:{self._plan.name}", {}) if self._plan.name else {}
-        return replace(self._plan, **{slot: job for slot, job in given.items() if getattr(self._plan, slot) is None})
+        return replace(
+            self._plan, **{slot: job for slot, job in given.items() if getattr(self._plan, slot) is None}
+        )
 
     # --- in this process -----------------------------------------------------------------------------------------
 
@@ -152,7 +154,9 @@ class Batch:
         plan = self._filled()
         members = list(self._jobs)
         errors: list[str] = []
-        state = BatchState(id=plan.id, name=plan.name, total=len(members), pending=len(members), failed=0, sealed=True)
+        state = BatchState(
+            id=plan.id, name=plan.name, total=len(members), pending=len(members), failed=0, sealed=True
+        )
         slots = asyncio.Semaphore(concurrency)
 
         async def run_one(member: Member) -> None:
@@ -184,7 +188,7 @@ async def _error_of(member: Member) -> Exception | None:
             await member.run()
         else:
             await call(taken(member, "a batch member")[0])
-    except Exception as error:  # it is the member's failure, which the batch counts
+    except Exception as error:  # noqa: BLE001  # the member's failure, which the batch counts
         return error
     return None
 
@@ -199,7 +203,9 @@ def _new_batch(plan: _Plan, manager: Manager) -> NewBatch:
     def envelope(kind: Any, callback: AnyCallback | None) -> Envelope | None:
         if callback is None:
             return None
-        stored = callback_envelope(callback, Callback(kind=kind, of=plan.id), derived_id(plan.id, kind), manager)
+        stored = callback_envelope(
+            callback, Callback(kind=kind, of=plan.id), derived_id(plan.id, kind), manager
+        )
         manager.check_size(stored)
         return stored
 

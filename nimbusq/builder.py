@@ -60,7 +60,7 @@ class Dispatch(Generic[R]):
 
     __slots__ = ("_armed", "_asked", "_job", "_manager")
 
-    def __init__(self, job: Job, asked: Asked = Asked(), manager: Manager | None = None) -> None:  # noqa: B008  # frozen
+    def __init__(self, job: Job, asked: Asked = Asked(), manager: Manager | None = None) -> None:  # frozen
         self._job = job
         self._asked = asked
         self._manager = manager
@@ -87,10 +87,14 @@ class Dispatch(Generic[R]):
 
     # --- options ---------------------------------------------------------------------------------------------
 
-    def delay(self, delay: float | timedelta = 0.0, /, *, hours: float = 0, minutes: float = 0) -> Dispatch[R]:
+    def delay(
+        self, delay: float | timedelta = 0.0, /, *, hours: float = 0, minutes: float = 0
+    ) -> Dispatch[R]:
         """Not before that many seconds (or a timedelta, or ``minutes=5``) from the send, on the store's clock."""
         self._armed = False
-        return self._with(delay=seconds(delay, "delay") + seconds(minutes * 60 + hours * 3600, "delay"), at=None)
+        return self._with(
+            delay=seconds(delay, "delay") + seconds(minutes * 60 + hours * 3600, "delay"), at=None
+        )
 
     def at(self, when: datetime) -> Dispatch[R]:
         """Not before that instant; the datetime must be aware. A past one means now."""
@@ -140,7 +144,11 @@ class Dispatch(Generic[R]):
         )
 
     def unique_for(
-        self, ttl: float | timedelta | None = None, *, key: str | None = None, on_duplicate: OnDuplicate = "skip"
+        self,
+        ttl: float | timedelta | None = None,
+        *,
+        key: str | None = None,
+        on_duplicate: OnDuplicate = "skip",
     ) -> Dispatch[R]:
         """The same for at most `ttl` seconds from now (default: the job's `unique_for`, an hour), and skipped
         unless asked otherwise (Nimbus). The two kinds never see each other."""
@@ -320,11 +328,15 @@ def as_job(job: object, /, *args: Any, **kwargs: Any) -> Job:
     if isinstance(job, Job) and not args and not kwargs:
         return job
     if isinstance(job, Job):
-        raise InvalidJob(f"the arguments of {type(job).__name__} are its fields: dispatch({type(job).__name__}(…)).")
+        raise InvalidJob(
+            f"the arguments of {type(job).__name__} are its fields: dispatch({type(job).__name__}(…))."
+        )
     if isinstance(job, type) and issubclass(job, Job):
         raise InvalidJob(f"{job.__name__} is a class: dispatch an instance, dispatch({job.__name__}(…)).")
     if callable(job):
-        raise InvalidJob(f"{getattr(job, '__qualname__', job)!s} is a plain callable: decorate a function with @job.")
+        raise InvalidJob(
+            f"{getattr(job, '__qualname__', job)!s} is a plain callable: decorate a function with @job."
+        )
     raise InvalidJob(f"{type(job).__name__} is not a job: use a Job class or a function with @job.")
 
 
@@ -352,7 +364,9 @@ async def _send_chunk(given: Sequence[tuple[object, Asked]], manager: Manager) -
     for position, (item, asked) in enumerate(given):
         try:
             if asked.tx is not None:
-                raise InvalidOption("dispatch_many sends outside any transaction: send() each job that has using().")
+                raise InvalidOption(
+                    "dispatch_many sends outside any transaction: send() each job that has using()."
+                )
             job = as_job(item)
             envelope = build(job, asked, manager)
             manager.check_size(envelope)
@@ -365,5 +379,3 @@ async def _send_chunk(given: Sequence[tuple[object, Asked]], manager: Manager) -
         asked = replace(asked, on_duplicate="return")
         receipts[position] = receipt_for(job, asked, envelope, sent, manager, index)
     return [receipts[position] for position in range(len(given))]
-
-

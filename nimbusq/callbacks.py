@@ -40,7 +40,9 @@ def taken(item: object, what: str) -> tuple[Job, Asked]:
             "it runs in a worker. Plain callables work with run() only."
         )
     if asked.unique is not None:
-        raise InvalidOption(f"{what} cannot be unique: the batch or chain would wait for a job that is not its own.")
+        raise InvalidOption(
+            f"{what} cannot be unique: the batch or chain would wait for a job that is not its own."
+        )
     if asked.tx is not None:
         raise InvalidOption(f"{what} cannot have a transaction of its own.")
     return job, asked

@@ -14,7 +14,9 @@ from nimbusq.jobs import Job, callback_parameters, is_async
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-async def call(job: Job, offered: dict[str, Any] | None = None, in_thread: InThread = anyio.to_thread.run_sync) -> Any:
+async def call(
+    job: Job, offered: dict[str, Any] | None = None, in_thread: InThread = anyio.to_thread.run_sync
+) -> Any:
     """Run the handler, with those of the `offered` arguments (`batch`, `error`) that it takes."""
     model = type(job)
     wanted = callback_parameters(model)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 from nimbusq.builder import Dispatch, build
-from nimbusq.calling import call
 from nimbusq.callbacks import AnyCallback, CallbackJob, call_in_process, callback_envelope, disarm, taken
+from nimbusq.calling import call
 from nimbusq.envelope import Callback, ChainRest, Envelope, check_name
 from nimbusq.errors import InvalidOption, JobFailed
 from nimbusq.ids import derived_id, new_id
@@ -52,7 +52,7 @@ class Chain:
     returns a copy.
     """
 
-    def __init__(self, *links: Link, id: str | None = None) -> None:
+    def __init__(self, *links: Link, id: str | None = None) -> None:  # noqa: A002  # the chain's id, as everywhere
         self._links = links
         self._plan = _Plan(id=id or new_id())
         disarm(links)
@@ -107,7 +107,9 @@ class Chain:
         return build(job, replace(asked, queue=asked.queue or self._plan.queue), manager, id=link_id)
 
     def _failure(self, chain_id: str, manager: Manager) -> str | None:
-        callback = self._plan.on_failure or registry.callbacks.get(f"chain:{self._plan.name}", {}).get("on_failure")
+        callback = self._plan.on_failure or registry.callbacks.get(f"chain:{self._plan.name}", {}).get(
+            "on_failure"
+        )
         if callback is None:
             return None
         mark = Callback(kind="on_failure", of=chain_id)

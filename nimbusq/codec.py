@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sized
 from typing import Final, Protocol, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -34,19 +35,22 @@ class JsonCodec:
         try:
             body = _adapter(model).dump_json(job)
         except (ValueError, TypeError, RecursionError) as error:
-            raise SerializationError(f"{model.options.name}: the arguments cannot be encoded: {error}") from error
+            raise SerializationError(
+                f"{model.options.name}: the arguments cannot be encoded: {error}"
+            ) from error
         if not _is_plain(job):
             _check_round_trip(job, body)
         return body
 
     def decode(self, model: type[J], body: bytes) -> J:
         try:
-            return _adapter(model).validate_json(body, extra="ignore")
+            job: J = _adapter(model).validate_json(body, extra="ignore")
         except (ValidationError, ValueError, RecursionError) as error:
             raise UnreadableJob(f"the arguments of {model.options.name} cannot be read: {error}") from error
+        return job
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _adapter(model: type[J]) -> TypeAdapter[J]:
     return TypeAdapter(model)
 
@@ -56,13 +60,15 @@ def _adapter(model: type[J]) -> TypeAdapter[J]:
 _PLAIN: Final = frozenset({int, str, bool, type(None)})
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _plain_fields(model: type[Job]) -> frozenset[str] | None:
     """Names of the fields if each is annotated with a plain type only, and nothing customises the model."""
     decorators = model.__pydantic_decorators__
-    custom = decorators.validators, decorators.field_validators, decorators.root_validators
-    custom += decorators.field_serializers, decorators.model_serializers, decorators.model_validators
-    if any(custom) or any(spec.metadata or spec.annotation not in _PLAIN for spec in model.model_fields.values()):
+    custom: list[Sized] = [decorators.validators, decorators.field_validators, decorators.root_validators]
+    custom += [decorators.field_serializers, decorators.model_serializers, decorators.model_validators]
+    if any(custom) or any(
+        spec.metadata or spec.annotation not in _PLAIN for spec in model.model_fields.values()
+    ):
         return None
     return frozenset(model.model_fields)
 

@@ -22,7 +22,9 @@ def _from_env(*names: str) -> Any:
 
 
 def _split(value: object) -> object:
-    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    return (
+        tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    )
 
 
 class Settings(BaseSettings):
@@ -33,7 +35,12 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        extra="forbid", populate_by_name=True, frozen=True, env_ignore_empty=True, env_file=None, hide_input_in_errors=True
+        extra="forbid",
+        populate_by_name=True,
+        frozen=True,
+        env_ignore_empty=True,
+        env_file=None,
+        hide_input_in_errors=True,
     )
 
     driver: str = Field("sync", validation_alias=_from_env("QUEUE_DRIVER"))
@@ -63,7 +70,9 @@ class Settings(BaseSettings):
     """Isolates everything that one program stores."""
     app: str | None = Field(None, validation_alias=_from_env("NIMBUSQ_APP"))
     """The module that defines the jobs, for the command line."""
-    rate_limit_per_sec: float | None = Field(None, gt=0, validation_alias=_from_env("QUEUE_RATE_LIMIT_PER_SEC"))
+    rate_limit_per_sec: float | None = Field(
+        None, gt=0, validation_alias=_from_env("QUEUE_RATE_LIMIT_PER_SEC")
+    )
     """Starts per second of every queue that `rate_limits` does not name."""
     rate_limit_burst: int = Field(10, ge=1, validation_alias=_from_env("QUEUE_RATE_LIMIT_BURST"))
     rate_limits: dict[str, RateLimit] = Field(default_factory=dict)
@@ -115,7 +124,9 @@ class Settings(BaseSettings):
                 return self.redis_url
             case "database":
                 if not self.database_url:
-                    raise ConfigError("QUEUE_DRIVER=database needs DATABASE_URL, for example sqlite:///jobs.db.")
+                    raise ConfigError(
+                        "QUEUE_DRIVER=database needs DATABASE_URL, for example sqlite:///jobs.db."
+                    )
                 return self.database_url
             case "kafka":
                 if not self.kafka_brokers:
@@ -161,4 +172,3 @@ class Settings(BaseSettings):
             testing=testing,
             options=options,
         )
-

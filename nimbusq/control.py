@@ -55,7 +55,13 @@ async def explain(job_id: str, *, manager: Manager | None = None) -> Explanation
 def _time(view: JobView) -> list[Gate]:
     if view.state != "delayed":
         return []
-    why = "after a failed run" if view.attempt else "after it was put back" if view.releases else "as it was sent"
+    why = (
+        "after a failed run"
+        if view.attempt
+        else "after it was put back"
+        if view.releases
+        else "as it was sent"
+    )
     return [Gate("due", f"due at {view.run_at:.3f} (epoch seconds), {why}")]
 
 
@@ -70,7 +76,9 @@ async def _overlap(view: JobView, jobs: Jobs) -> list[Gate]:
     envelope = view.envelope
     if not isinstance(envelope, Envelope) or envelope.overlap is None:
         return []
-    holders = [holder for holder in await jobs.holders(envelope.name, envelope.overlap.key) if holder != view.id]
+    holders = [
+        holder for holder in await jobs.holders(envelope.name, envelope.overlap.key) if holder != view.id
+    ]
     if len(holders) < envelope.overlap.limit:
         return []
     return [Gate("overlap", f"overlap key {envelope.overlap.key!r} is held by {', '.join(holders)}")]
@@ -95,7 +103,12 @@ async def _workers(view: JobView, manager: Manager) -> list[Gate]:
     if not serving:
         return [Gate("worker", f"no worker serves queue {view.queue}")]
     if not any(view.name in report.names for report in serving):
-        return [Gate("worker", f"none of the {len(serving)} workers of queue {view.queue} knows a job {view.name!r}")]
+        return [
+            Gate(
+                "worker",
+                f"none of the {len(serving)} workers of queue {view.queue} knows a job {view.name!r}",
+            )
+        ]
     busy = [report for report in serving if len(report.running) >= report.concurrency]
     if len(busy) == len(serving) and view.state == "ready":
         return [Gate("position", f"all slots of the {len(serving)} workers of queue {view.queue} are taken")]

@@ -63,7 +63,7 @@ class Capabilities:
     fenced: bool
     """A claim that was lost cannot settle."""
     atomic: bool
-    """Unique slots, overlap keys, per-key rates, batches and chains move in the same step as push, claim and settle."""
+    """Unique slots, overlap keys, per-key rates, batches and chains move in one step with push, claim and settle."""
     transactional: bool
     """`push` and `settle` accept the application's transaction."""
     priorities: bool
@@ -88,7 +88,9 @@ class Need:
     remedy: str
 
 
-_STORE_REMEDY = "Set QUEUE_STORE_URL (or Manager(..., store=...)) to a redis or database URL, or use such a driver."
+_STORE_REMEDY = (
+    "Set QUEUE_STORE_URL (or Manager(..., store=...)) to a redis or database URL, or use such a driver."
+)
 
 
 def lacking(envelope: Envelope, capabilities: Capabilities, *, tx: bool = False) -> tuple[Need, ...]:
@@ -106,7 +108,9 @@ def lacking(envelope: Envelope, capabilities: Capabilities, *, tx: bool = False)
     }
     needs = [Need(name, _STORE_REMEDY) for name, asked in atomic.items() if asked and not c.atomic]
     if envelope.priority != 5 and not c.priorities:
-        needs.append(Need("priorities", "Use one queue per urgency, listed in order of preference. " + _STORE_REMEDY))
+        needs.append(
+            Need("priorities", "Use one queue per urgency, listed in order of preference. " + _STORE_REMEDY)
+        )
     if c.max_delay is not None and envelope.delay > c.max_delay:
         needs.append(Need(f"delays above {c.max_delay:g} s", _STORE_REMEDY))
     if tx and not c.transactional:
@@ -468,7 +472,9 @@ class BatchStore(Protocol):
 
     async def find(self, batch_id: str) -> BatchState | None: ...
 
-    async def members(self, batch_id: str, *, cursor: str = "", limit: int = 500) -> tuple[Sequence[str], str]:
+    async def members(
+        self, batch_id: str, *, cursor: str = "", limit: int = 500
+    ) -> tuple[Sequence[str], str]:
         """Pending member ids, and the cursor of the next page ("" at the end)."""
         ...
 
@@ -833,7 +839,9 @@ class Adapter(Protocol):
         """Renew leases; answers in order. Rows that somebody else has locked count as renewed."""
         ...
 
-    async def settle(self, settlements: Sequence[Settlement], *, tx: object | None = None) -> Sequence[Settled]:
+    async def settle(
+        self, settlements: Sequence[Settlement], *, tx: object | None = None
+    ) -> Sequence[Settled]:
         """Apply each settlement atomically if its claim still holds the job; answers in order."""
         ...
 

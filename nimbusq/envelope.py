@@ -39,7 +39,8 @@ def check_name(kind: str, name: object) -> str:
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     raise InvalidName(
-        f"{kind} name {_shown(name)} is not allowed: use 1 to 64 of A-Z a-z 0-9 _ . - and begin with a letter or digit."
+        f"{kind} name {_shown(name)} is not allowed: "
+        "use 1 to 64 of A-Z a-z 0-9 _ . - and begin with a letter or digit."
     )
 
 

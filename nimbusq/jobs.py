@@ -80,7 +80,9 @@ class Job(BaseModel):
 
 
 def _options_of(job: type[Job], changes: Mapping[str, Any]) -> JobOptions:
-    parent = next((base.options for base in job.__mro__[1:] if "options" in base.__dict__), JobOptions())
+    parent: JobOptions = next(
+        (vars(base)["options"] for base in job.__mro__[1:] if "options" in vars(base)), JobOptions()
+    )
     inherited = {"name": job.__name__, "aliases": (), "abstract": False}
     if job.__name__[:1] == "_" and "name" not in changes:
         inherited["name"] = job.__name__.lstrip("_") or "job"
@@ -94,7 +96,7 @@ def _refuse_reserved_fields(job: type[Job]) -> None:
     reserved = (HOOKS | NAMES | {"options"}) & set(job.model_fields)
     if reserved and not issubclass(job, FunctionCall):
         raise TypeError(
-            f"class {job.__name__}: the field {sorted(reserved)[0]!r} has the name of a job option or hook. "
+            f"class {job.__name__}: the field {min(reserved)!r} has the name of a job option or hook. "
             "Give the field another name; options go into the class line."
         )
 
@@ -122,7 +124,9 @@ _PREFIX = "arg_"
 class FunctionJob(Generic[P, R_co]):
     """A function that is a job: call it as before, or dispatch it."""
 
-    def __init__(self, function: Callable[P, R_co], options: Mapping[str, Any], names: Mapping[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[P, R_co], options: Mapping[str, Any], names: Mapping[str, Any]
+    ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
@@ -249,14 +253,14 @@ def job(function: Callable[P, R_co] | None = None, /, **options: Any) -> Any:
 # --- what the worker asks of a job's class -------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def is_async(model: type[Job]) -> bool:
     """`handle` is a coroutine function."""
     function = model.function if issubclass(model, FunctionCall) else model.handle
     return inspect.iscoroutinefunction(function)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def callback_parameters(model: type[Job]) -> frozenset[str]:
     """Which of `batch` and `error` the handler takes."""
     if issubclass(model, FunctionCall):
@@ -264,7 +268,7 @@ def callback_parameters(model: type[Job]) -> frozenset[str]:
     return frozenset({"batch", "error"} & set(inspect.signature(model.handle).parameters))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def result_adapter(model: type[Job]) -> TypeAdapter[Any]:
     """How the handler's return value is encoded and decoded."""
     function = model.function if issubclass(model, FunctionCall) else model.handle
@@ -276,5 +280,3 @@ def result_adapter(model: type[Job]) -> TypeAdapter[Any]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return TypeAdapter(kind)
     return TypeAdapter(Any if kind is None else kind, config=config)
-
-

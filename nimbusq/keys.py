@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 
@@ -26,8 +27,8 @@ def unique_key(job: Job, body: bytes, key: str | None) -> str:
 
 def canonical(body: bytes) -> str:
     """A key that is equal for equal arguments, whatever the order of their names."""
-    try:
+    with contextlib.suppress(
+        ValueError
+    ):  # a codec made something else of it: then equal bytes are equal arguments
         body = json.dumps(json.loads(body), sort_keys=True, separators=(",", ":")).encode()
-    except ValueError:
-        pass  # a codec made something else of it: equal bytes then stand for equal arguments
     return "args:" + hashlib.sha256(body).hexdigest()

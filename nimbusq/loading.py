@@ -11,7 +11,13 @@ from nimbusq.errors import ConfigError, MissingExtra, UnknownDriver
 
 GROUP = "nimbusq.drivers"
 
-_EXTRAS = {"redis": "redis", "asyncpg": "postgres", "aiomysql": "mysql", "aioboto3": "sqs", "aiokafka": "kafka"}
+_EXTRAS = {
+    "redis": "redis",
+    "asyncpg": "postgres",
+    "aiomysql": "mysql",
+    "aioboto3": "sqs",
+    "aiokafka": "kafka",
+}
 
 
 def driver_names() -> tuple[str, ...]:
@@ -42,7 +48,9 @@ def _load(entry: EntryPoint) -> type[Adapter]:
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
-            raise ConfigError(f"the driver {entry.name!r} ({entry.value}) cannot be imported: {error}") from error
+            raise ConfigError(
+                f"the driver {entry.name!r} ({entry.value}) cannot be imported: {error}"
+            ) from error
         raise MissingExtra(
             f"the {entry.name} driver needs {error.name}: pip install 'nimbusq[{extra}]'."
         ) from error

@@ -139,7 +139,11 @@ class Manager:
         return await self.send(envelopes, partial(self._push, envelopes, tx), raising=True)
 
     async def send(
-        self, envelopes: Sequence[Envelope], store: Callable[[], Awaitable[Sequence[Pushed]]], *, raising: bool = False
+        self,
+        envelopes: Sequence[Envelope],
+        store: Callable[[], Awaitable[Sequence[Pushed]]],
+        *,
+        raising: bool = False,
     ) -> Sent:
         """Store jobs by `store`, inside the middleware; then tell the observers, and on the inline driver run them.
 
@@ -285,7 +289,11 @@ Register = Callable[[], None] | Callable[[], Awaitable[None]]
 
 
 async def boot(
-    settings: Settings | None = None, *, register: Register | None = None, manager: Manager | None = None, **changes: Any
+    settings: Settings | None = None,
+    *,
+    register: Register | None = None,
+    manager: Manager | None = None,
+    **changes: Any,
 ) -> Manager:
     """Open a manager from the settings (and the environment) and make it the default of this process.
 
@@ -301,7 +309,9 @@ async def boot(
     manager = manager or Manager(settings=settings)
     for problem in manager.check_jobs():
         if settings.strict:
-            raise UnsupportedByDriver(manager.adapter.capabilities.driver, problem, "Change the job or the driver.")
+            raise UnsupportedByDriver(
+                manager.adapter.capabilities.driver, problem, "Change the job or the driver."
+            )
         log.warning("%s", problem)
     before = _default.manager
     if before is not None and before is not manager:

@@ -16,10 +16,10 @@ class Middleware:
     What `around_push` raises before it yields refuses the dispatch.
     """
 
-    def around_push(self, envelopes: Sequence[Envelope]) -> AbstractAsyncContextManager[None]:
+    def around_push(self, envelopes: Sequence[Envelope]) -> AbstractAsyncContextManager[None]:  # noqa: ARG002  # for overriding
         return nullcontext()
 
-    def around_run(self, context: JobContext) -> AbstractAsyncContextManager[None]:
+    def around_run(self, context: JobContext) -> AbstractAsyncContextManager[None]:  # noqa: ARG002  # for overriding
         return nullcontext()
 
 

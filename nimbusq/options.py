@@ -49,11 +49,15 @@ class JobOptions:
     abstract: bool = field(default=False, repr=False)
 
     def override(self, changes: Mapping[str, Any]) -> JobOptions:
-        """A checked copy with these changes. Raises TypeError for an unknown option, InvalidOption for a bad value."""
+        """A checked copy. Raises TypeError for an unknown option, InvalidOption for a bad value."""
         for name in changes:
             if name not in NAMES:
                 near = difflib.get_close_matches(name, NAMES, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else f" The options are: {', '.join(sorted(NAMES))}."
+                hint = (
+                    f" Did you mean {near[0]!r}?"
+                    if near
+                    else f" The options are: {', '.join(sorted(NAMES))}."
+                )
                 raise TypeError(f"unknown job option {name!r}.{hint}")
         checked = {name: CHECKS.get(name, _as_is)(value) for name, value in changes.items()}
         return replace(self, **checked)
@@ -78,7 +82,9 @@ def check_priority(value: object) -> int:
 def check_retries(value: object) -> int:
     """0 or more, or InvalidOption."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31 - 1:
-        raise InvalidOption(f"retries is an integer of 0 or more (further runs after a failed one), not {value!r}.")
+        raise InvalidOption(
+            f"retries is an integer of 0 or more (further runs after a failed one), not {value!r}."
+        )
     return value
 
 

@@ -41,7 +41,7 @@ def settlement(
     claim: Claim,
     outcome: Outcome,
     *,
-    facts: RunFacts = RunFacts(),  # noqa: B008  # frozen
+    facts: RunFacts = RunFacts(),  # frozen
     catch: Envelope | None = None,
     history: bool = True,
     result_ttl: float = 3600.0,
@@ -191,7 +191,7 @@ def described(error: BaseException) -> str:
     """An error as one text, whatever its own ``__str__`` does."""
     try:
         text = str(error)
-    except Exception:
+    except Exception:  # noqa: BLE001  # an error's own __str__ may raise anything
         text = "(its text cannot be read)"
     return storable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 

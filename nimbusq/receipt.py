@@ -50,7 +50,9 @@ class Receipt(Generic[R_co]):
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         results = manager.require("results", "results")
         if self.in_transaction and await self.refresh() is None:
-            raise NimbusqError(f"job {self.id} is not stored: commit its transaction before awaiting its result.")
+            raise NimbusqError(
+                f"job {self.id} is not stored: commit its transaction before awaiting its result."
+            )
         while True:
             ended = await results.wait(self.id, 60.0 if seconds is None else seconds)
             if ended is not None:

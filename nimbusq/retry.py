@@ -66,10 +66,11 @@ def check_delays(delays: object) -> Delays | None:
     """Return `delays` if `delay_after` can use it; raises InvalidOption."""
     if delays is None or isinstance(delays, Backoff) or callable(delays):
         return delays
-    values = [delays] if isinstance(delays, int | float) else delays
-    if isinstance(values, Sequence) and not isinstance(values, str) and values:
-        if all(isinstance(value, int | float) and 0 <= value < math.inf for value in values):
-            return delays  # type: ignore[return-value]  # one of the forms, just checked
+    values: Sequence[object] = (
+        [delays] if not isinstance(delays, Sequence) or isinstance(delays, str) else delays
+    )
+    if values and all(isinstance(value, int | float) and 0 <= value < math.inf for value in values):
+        return delays  # type: ignore[return-value]  # one of the forms, just checked
     raise InvalidOption(
         f"backoff takes seconds, a non-empty list of seconds, a Backoff or a function of the attempt, not {delays!r}."
     )

@@ -36,7 +36,9 @@ def same(sent: Any, received: Any) -> bool:
         case Set():
             return sent == received and {type(x) for x in sent} == {type(x) for x in received}
         case _ if dataclasses.is_dataclass(sent):
-            return all(same(getattr(sent, f.name), getattr(received, f.name)) for f in dataclasses.fields(sent))
+            return all(
+                same(getattr(sent, f.name), getattr(received, f.name)) for f in dataclasses.fields(sent)
+            )
         case _:
             return bool(sent == received)
 

@@ -255,7 +255,9 @@ class Scheduler:
 
     def _entry(self, name: str) -> Entry:
         if name not in self._entries:
-            raise JobNotFound(f"no schedule is called {name!r}; there are: {', '.join(self._entries) or 'none'}.")
+            raise JobNotFound(
+                f"no schedule is called {name!r}; there are: {', '.join(self._entries) or 'none'}."
+            )
         return self._entries[name]
 
     def _store(self) -> Schedules:

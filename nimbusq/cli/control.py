@@ -12,7 +12,14 @@ from nimbusq.cli.session import AppOption, JsonOption, UrlOption, fail, open_man
 jobs = typer.Typer(help="Single jobs: list, show, cancel, explain, pause, resume.", no_args_is_help=True)
 queues = typer.Typer(help="Queues: list, pause, resume.", no_args_is_help=True)
 
-_COLUMNS = {"id": "job", "name": "name", "queue": "queue", "state": "state", "attempt": "run", "run_at": "due"}
+_COLUMNS = {
+    "id": "job",
+    "name": "name",
+    "queue": "queue",
+    "state": "state",
+    "attempt": "run",
+    "run_at": "due",
+}
 
 
 @jobs.command("list")
@@ -139,7 +146,9 @@ def resume_queue(queue: str, app: AppOption = None, url: UrlOption = None) -> No
 
 @queues.command("list")
 def list_queues(
-    names: Annotated[list[str] | None, typer.Argument(help="Queues besides those of registered jobs.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Queues besides those of registered jobs.")
+    ] = None,
     app: AppOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
@@ -158,5 +167,11 @@ def list_queues(
 
     from nimbusq.cli.output import show
 
-    columns = {"queue": "queue", "pending": "pending", "delayed": "delayed", "running": "running", "paused": "paused"}
+    columns = {
+        "queue": "queue",
+        "pending": "pending",
+        "delayed": "delayed",
+        "running": "running",
+        "paused": "paused",
+    }
     show(run(main), columns, as_json=as_json, empty="no queues")

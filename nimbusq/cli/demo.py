@@ -6,11 +6,14 @@ import asyncio
 import random
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nimbusq.cli.session import UrlOption, run
+
+if TYPE_CHECKING:
+    from nimbusq.manager import Manager
 
 
 def demo(
@@ -46,7 +49,9 @@ async def _play(url: str, rate: float, fail: float, seconds: float) -> None:
         worker = Worker(manager, "demo", concurrency=20, grace=10)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(worker.run())
-            typer.echo(f"demo on {manager.adapter.capabilities.driver}: {rate:g} jobs a second for {seconds:g} s")
+            typer.echo(
+                f"demo on {manager.adapter.capabilities.driver}: {rate:g} jobs a second for {seconds:g} s"
+            )
             loop = asyncio.get_running_loop()
             until, sent = loop.time() + seconds, 0
             while loop.time() < until:
@@ -54,8 +59,7 @@ async def _play(url: str, rate: float, fail: float, seconds: float) -> None:
                 await Batch(members).named(f"album-{sent}").finally_(album).send()
                 sent += len(members)
                 await asyncio.sleep(min(1.0, max(0.0, until - loop.time())))
-            while (depth := await manager.depth("demo")) and (depth.pending or depth.running or depth.delayed):
-                await asyncio.sleep(0.1)
+            await _until_empty(manager)
             worker.stop()
             await running
         counts = worker.counters.get("demo", {})
@@ -63,3 +67,10 @@ async def _play(url: str, rate: float, fail: float, seconds: float) -> None:
             f"{sent} images sent: {counts.get('processed', 0)} jobs done, {counts.get('retried', 0)} retries, "
             f"{counts.get('failed', 0)} failed for good"
         )
+
+
+async def _until_empty(manager: Manager) -> None:
+    depth = await manager.depth("demo")
+    if depth.pending or depth.running or depth.delayed:
+        await asyncio.sleep(0.1)
+        await _until_empty(manager)

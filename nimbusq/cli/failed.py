@@ -37,7 +37,14 @@ def list_(
     from nimbusq.cli.output import show
 
     records, following = run(main)
-    columns = {"id": "job", "name": "name", "queue": "queue", "attempts": "runs", "failed_at": "failed", "error": "error"}
+    columns = {
+        "id": "job",
+        "name": "name",
+        "queue": "queue",
+        "attempts": "runs",
+        "failed_at": "failed",
+        "error": "error",
+    }
     show(records, columns, as_json=as_json, empty="no failed jobs")
     if following:
         typer.echo(f"more: --cursor {following}", err=True)
@@ -55,7 +62,14 @@ def groups(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = F
 
     from nimbusq.cli.output import show
 
-    columns = {"fingerprint": "group", "name": "job", "kind": "error", "count": "jobs", "last_at": "last", "error": "text"}
+    columns = {
+        "fingerprint": "group",
+        "name": "job",
+        "kind": "error",
+        "count": "jobs",
+        "last_at": "last",
+        "error": "text",
+    }
     show(run(main), columns, as_json=as_json, empty="no failed jobs")
 
 
@@ -108,8 +122,12 @@ def retry(
             else await retry_matching(queue=queue, fingerprint=group, manager=manager)
         )
         await manager.aclose()
-        return result.retried, [*(f"{i}: no such failed job" for i in result.missing),
-                                *(f"{i}: job {h} is active under its unique key" for i, h in result.conflicts.items())]  # fmt: skip
+        missing = [f"{job_id}: no such failed job" for job_id in result.missing]
+        taken = [
+            f"{job_id}: job {holder} is active under its unique key"
+            for job_id, holder in result.conflicts.items()
+        ]
+        return result.retried, missing + taken
 
     retried, problems = run(main)
     typer.echo(f"{retried} put back")
@@ -139,7 +157,9 @@ def forget(
     async def main() -> int:
         manager = await open_manager(app, url)
         store = manager.require("failed", "a failed store")
-        gone = sum([await store.forget(i) for i in job_ids]) if job_ids else await store.forget_all(queue=queue)
+        gone = (
+            sum([await store.forget(i) for i in job_ids]) if job_ids else await store.forget_all(queue=queue)
+        )
         await manager.aclose()
         return int(gone)
 

@@ -66,7 +66,9 @@ async def _unserved(manager: Any) -> list[Any]:
 
 
 def status(
-    queues: Annotated[list[str] | None, typer.Argument(help="Queues to show besides those of registered jobs.")] = None,
+    queues: Annotated[
+        list[str] | None, typer.Argument(help="Queues to show besides those of registered jobs.")
+    ] = None,
     app: AppOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
@@ -90,7 +92,13 @@ def status(
 
         typer.echo(json.dumps({"queues": to_plain(depths), "workers": to_plain(workers)}, indent=2))
         return
-    columns = {"queue": "queue", "pending": "pending", "delayed": "delayed", "running": "running", "oldest": "oldest s"}
+    columns = {
+        "queue": "queue",
+        "pending": "pending",
+        "delayed": "delayed",
+        "running": "running",
+        "oldest": "oldest s",
+    }
     show(depths, columns, as_json=False, empty="no queues")
     typer.echo()
     shown = [{**to_plain(worker), "running": len(worker.running)} for worker in workers]

@@ -33,7 +33,9 @@ def up(
             if migrations is None:
                 if not plan:
                     await adapter.setup(queues)
-                typer.echo(f"{adapter.capabilities.driver}: {', '.join(queues)} {'would be ' if plan else ''}ready")
+                typer.echo(
+                    f"{adapter.capabilities.driver}: {', '.join(queues)} {'would be ' if plan else ''}ready"
+                )
             elif plan or to is not None:
                 await _steps(adapter, to, plan)
             else:
@@ -119,10 +121,10 @@ def sql(
 async def _database(app: str | None, url: str | None) -> Any:
     """The adapter that has migrations: the carrier, or the store beside it."""
     manager = await open_manager(app, url, connect=False)
-    for adapter in manager.route.adapters:
-        if hasattr(adapter, "migrations"):
-            return adapter
-    fail(exits.USAGE, f"the {manager.adapter.capabilities.driver} driver has no schema to migrate.")
+    found = next((adapter for adapter in manager.route.adapters if hasattr(adapter, "migrations")), None)
+    if found is not None:
+        return found
+    return fail(exits.USAGE, f"the {manager.adapter.capabilities.driver} driver has no schema to migrate.")
 
 
 def _connected(adapter: Any) -> Any:

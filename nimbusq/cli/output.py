@@ -12,7 +12,9 @@ from typing import Any
 import typer
 
 
-def show(rows: Sequence[Any], columns: Mapping[str, str], *, as_json: bool, empty: str, title: str = "") -> None:
+def show(
+    rows: Sequence[Any], columns: Mapping[str, str], *, as_json: bool, empty: str, title: str = ""
+) -> None:
     """Print `rows` (dataclasses or mappings): as JSON whole, as a table the `columns` (field: heading)."""
     plain = [to_plain(row) for row in rows]
     if as_json:

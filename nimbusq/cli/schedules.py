@@ -68,7 +68,14 @@ def list_schedules(app: AppOption = None, url: UrlOption = None, as_json: JsonOp
          "last_tick": one.last_tick, "next": one.next_runs[0] if one.next_runs else None}
         for one in listed
     ]  # fmt: skip
-    columns = {"name": "schedule", "when": "when", "tz": "zone", "paused": "paused", "last_tick": "last", "next": "next"}
+    columns = {
+        "name": "schedule",
+        "when": "when",
+        "tz": "zone",
+        "paused": "paused",
+        "last_tick": "last",
+        "next": "next",
+    }
     show(rows, columns, as_json=False, empty="no schedules")
 
 

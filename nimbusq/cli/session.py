@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,10 +20,13 @@ T = TypeVar("T")
 
 AppOption = Annotated[
     str | None,
-    typer.Option("--app", "-A", envvar="NIMBUSQ_APP", help="Module with your jobs: pkg.mod, pkg.mod:attr or file.py."),
+    typer.Option(
+        "--app", "-A", envvar="NIMBUSQ_APP", help="Module with your jobs: pkg.mod, pkg.mod:attr or file.py."
+    ),
 ]
 UrlOption = Annotated[
-    str | None, typer.Option("--url", envvar="QUEUE_DRIVER", help="A driver's name or URL, e.g. sqlite:///jobs.db.")
+    str | None,
+    typer.Option("--url", envvar="QUEUE_DRIVER", help="A driver's name or URL, e.g. sqlite:///jobs.db."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -43,7 +45,7 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
         return await main()
 
     try:
-        return _runner()(guarded())
+        result: T = _runner()(guarded())
     except (errors.InvalidName, errors.InvalidOption) as error:
         fail(exits.USAGE, str(error))
     except errors.SchemaMismatch as error:
@@ -56,6 +58,7 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
         fail(exits.NOT_FOUND, str(error))
     except errors.NimbusqError as error:
         fail(exits.FAILED, str(error))
+    return result
 
 
 def _runner() -> Callable[[Any], Any]:
@@ -63,7 +66,7 @@ def _runner() -> Callable[[Any], Any]:
         import uvloop
     except ImportError:
         return asyncio.run
-    return uvloop.run  # type: ignore[no-any-return]  # uvloop's is generic in what it returns
+    return uvloop.run
 
 
 async def open_manager(app: str | None, url: str | None, *, connect: bool = True) -> Any:
@@ -86,13 +89,14 @@ def load_app(target: str) -> object:
     from nimbusq.errors import ConfigError
 
     name, _, attribute = target.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
         module = _import_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"the app {target!r} cannot be imported: {error}. It is looked for from {os.getcwd()}; "
+            f"the app {target!r} cannot be imported: {error}. It is looked for from {here}; "
             "use pkg.module, pkg.module:attribute or path/to/file.py."
         ) from error
     if not attribute:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 def work(
     queues: Annotated[
         list[str] | None,
-        typer.Argument(help="Queues in order of preference; mail:5 fills at most 5 slots. [default: default]"),
+        typer.Argument(
+            help="Queues in order of preference; mail:5 fills at most 5 slots. [default: default]"
+        ),
     ] = None,
     app: AppOption = None,
     url: UrlOption = None,
@@ -32,16 +34,24 @@ def work(
     ] = 10,
     lease: Annotated[
         float | None,
-        typer.Option(envvar="NIMBUSQ_LEASE_SECONDS", help="Seconds after which a dead worker's job goes to another."),
+        typer.Option(
+            envvar="NIMBUSQ_LEASE_SECONDS", help="Seconds after which a dead worker's job goes to another."
+        ),
     ] = None,
     shutdown_timeout: Annotated[
         float | None,
-        typer.Option(min=0, envvar="NIMBUSQ_SHUTDOWN_TIMEOUT", help="Seconds that running jobs may go on. [default: 25]"),
+        typer.Option(
+            min=0,
+            envvar="NIMBUSQ_SHUTDOWN_TIMEOUT",
+            help="Seconds that running jobs may go on. [default: 25]",
+        ),
     ] = None,
     burst: Annotated[bool, typer.Option(help="Work until the queues are empty, then exit.")] = False,
     max_time: Annotated[float | None, typer.Option(min=0, help="Stop after that many seconds.")] = None,
     name: Annotated[str | None, typer.Option(envvar="NIMBUSQ_WORKER_NAME", help="The worker's id.")] = None,
-    log_level: Annotated[str, typer.Option(envvar="NIMBUSQ_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[
+        str, typer.Option(envvar="NIMBUSQ_LOG_LEVEL", help="debug, info, warning or error.")
+    ] = "info",
 ) -> None:
     """Run jobs until stopped. TERM or Ctrl-C drains; a second one cancels what runs; a third ends at once."""
     if lease is not None and lease <= 0:
@@ -135,7 +145,9 @@ def _banner(manager: Manager, worker: Worker) -> None:
     queues = " ".join(f"{queue}:{limit or worker.concurrency}" for queue, limit in worker.queues.items())
     names = manager.registry.names
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    _say(f"nimbusq {installed_version()} | {redacted(manager.settings.url)} | queues {queues} | worker {worker.id}")
+    _say(
+        f"nimbusq {installed_version()} | {redacted(manager.settings.url)} | queues {queues} | worker {worker.id}"
+    )
     _say(f"jobs ({len(names)}): {shown or 'none - is your module named with --app?'}")
     unserved = sorted({job.options.queue for job in manager.registry} - set(worker.queues))
     if unserved:
@@ -158,7 +170,7 @@ def _configure_logging(level: str) -> None:
     logger.propagate = False
 
 
-def _end_stalled(silence: float) -> None:
+def _end_stalled(_silence: float) -> None:
     """The loop cannot be asked to stop: end the process, so that a supervisor starts a live one."""
     _end_now(exits.STALLED)
 

@@ -27,7 +27,15 @@ class LogObserver(Observer):
             self._line(logging.ERROR, "fail", claim, "%s  %s - failed for good", _time(duration), error)
 
     def retried(self, claim: Claim, delay: float, error: str) -> None:
-        self._line(logging.WARNING, "retry", claim, "%s - attempt %d, again in %s", error, claim.attempt, _time(delay))
+        self._line(
+            logging.WARNING,
+            "retry",
+            claim,
+            "%s - attempt %d, again in %s",
+            error,
+            claim.attempt,
+            _time(delay),
+        )
 
     def released(self, claim: Claim, delay: float) -> None:
         self._line(logging.INFO, "release", claim, "again in %s", _time(delay))
@@ -59,7 +67,8 @@ class LogObserver(Observer):
             "queue": claim.queue,
             "attempt": claim.attempt,
         }
-        log.log(level, "%-7s %s %s %s " + text, event.upper(), name, claim.id, claim.queue, *details, extra=extra)
+        line = f"%-7s %s %s %s {text}"
+        log.log(level, line, event.upper(), name, claim.id, claim.queue, *details, extra=extra)
 
 
 def _time(seconds: float) -> str:

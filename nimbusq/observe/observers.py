@@ -79,4 +79,6 @@ class Observers:
                     async with asyncio.timeout(PATIENCE):
                         await answer
             except Exception:
-                log.exception("an observer failed at %r; the job is not affected", event, extra={"event": event})
+                log.exception(
+                    "an observer failed at %r; the job is not affected", event, extra={"event": event}
+                )

@@ -55,8 +55,9 @@ class Aftermath:
                 self._call_failed_hook(run)
             case Retry(delay=delay, error=error):
                 await self._tell(claim, "retried", delay, error)
-            case PutBack(delay=delay, counted=True):
-                await self._tell(claim, "released", delay)
+            case PutBack(delay=delay, counted=counted):
+                if counted:
+                    await self._tell(claim, "released", delay)
             case Cancelled(reason=reason):
                 await self._tell(claim, "cancelled", reason)
         if answer.batch is not None and answer.batch.finished:

@@ -52,6 +52,11 @@ class ClaimLoop:
         self.claimed_at = time.monotonic()
         """When the store last answered a claim, on the monotonic clock: the readiness of the worker."""
 
+    @property
+    def silence(self) -> float:
+        """Seconds without an answer after which the store counts as away."""
+        return max(15.0, self._lease / 3 + 10.0)
+
     def stop(self) -> None:
         """Claim no more."""
         self._stop.set()
@@ -69,7 +74,7 @@ class ClaimLoop:
                 pace.complain(log, "cannot claim: %s", error)
                 await pace.rest(self._stop)
             except Exception as error:  # a driver's bug: survive it once, not for ever
-                pace.complain(log, "claiming failed: %r", error)
+                pace.complain(log, "claiming failed: %r", error, exc_info=error)
                 if pace.troubles >= GIVE_UP_AFTER:
                     raise
                 await pace.rest(self._stop)
@@ -78,7 +83,11 @@ class ClaimLoop:
         """One claiming call; how many jobs it brought."""
         lanes = self._slots.lanes()
         want = Want(
-            token=self._token or new_token(), limit=self._slots.free, lease=self._lease, wait=wait, lanes=lanes
+            token=self._token or new_token(),
+            limit=self._slots.free,
+            lease=self._lease,
+            wait=wait,
+            lanes=lanes,
         )
         self._token = want.token  # kept when the reply is lost, so that the same call brings the same jobs
         sent_at = time.monotonic()
@@ -94,17 +103,21 @@ class ClaimLoop:
         return len(claimed.claims)
 
     async def _claim(self, want: Want) -> Claimed:
-        """A stop interrupts the waiting, not the claiming: what comes back all the same is handed back at once."""
+        """A stop interrupts the waiting, not the claiming: what comes back all the same is handed back at once.
+        So does a queue that was full for this call and is not any more."""
         claiming = asyncio.create_task(self._adapter.claim(want), name="nimbusq-claim")
-        stopping = asyncio.create_task(self._stop.wait(), name="nimbusq-stop")
+        interrupts = [asyncio.create_task(self._stop.wait(), name="nimbusq-stop")]
+        if want.limit and not all(lane.limit for lane in want.lanes):
+            interrupts.append(asyncio.create_task(self._slots.opened(want.lanes), name="nimbusq-opened"))
         try:
-            await asyncio.wait({claiming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({claiming, *interrupts}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             with suppress(Exception):  # a claim that failed brought nothing to hand back
                 await self._hand_back(await _ended(claiming))
             raise
         finally:
-            stopping.cancel()
+            for interrupt in interrupts:
+                interrupt.cancel()
         claimed = await _ended(claiming)
         if not self._stop.is_set():
             return claimed
@@ -114,7 +127,9 @@ class ClaimLoop:
     async def _hand_back(self, claimed: Claimed) -> None:
         if not claimed.claims:
             return
-        settlements = [Settlement(claim=claim, outcome=PutBack(0.0, counted=False)) for claim in claimed.claims]
+        settlements = [
+            Settlement(claim=claim, outcome=PutBack(0.0, counted=False)) for claim in claimed.claims
+        ]
         try:
             await self._adapter.settle(settlements)
         except NimbusqError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -44,7 +44,9 @@ async def execute(run: Run) -> Outcome | None:
         run.job = _load(run)
         value = await _perform(run, run.job)
         outcome = _returned(run, value)
-    except BaseException as error:  # whatever a handler raises is its outcome, but for the interpreter's own end
+    except (
+        BaseException
+    ) as error:  # whatever a handler raises is its outcome, but for the interpreter's own end
         if isinstance(error, KeyboardInterrupt):
             raise
         run.error = error
@@ -172,14 +174,20 @@ def decide(run: Run, error: BaseException) -> Outcome | None:
             return _failed_attempt(run, error)
 
 
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
 def _flow(error: BaseException) -> BaseException:
     """The Fail or Release that a task group in the handler may have wrapped; else the error itself."""
     if isinstance(error, BaseExceptionGroup):
-        flow = error.subgroup(Fail) or error.subgroup(Release)
-        while isinstance(flow, BaseExceptionGroup):
-            flow = flow.exceptions[0]
-        if isinstance(flow, ControlFlow):
-            return flow
+        flows = [leaf for leaf in _leaves(error) if isinstance(leaf, ControlFlow)]
+        if flows:
+            return next((flow for flow in flows if isinstance(flow, Fail)), flows[0])
     cause = error.__cause__
     return cause if isinstance(cause, ControlFlow) else error
 
@@ -195,7 +203,9 @@ def interrupted(run: Run) -> Outcome:
 def timed_out(run: Run) -> JobTimeout:
     header = header_of(run.claim)
     limit = header.timeout if header else None
-    return JobTimeout(f"the run took longer than its timeout of {limit:g} s." if limit else "the run timed out.")
+    return JobTimeout(
+        f"the run took longer than its timeout of {limit:g} s." if limit else "the run timed out."
+    )
 
 
 def _failed_attempt(run: Run, error: BaseException) -> Outcome:
@@ -224,7 +234,15 @@ def _failed(error: BaseException, text: str | None = None) -> Failed:
 
 
 async def conclude(run: Run, outcome: Outcome) -> Settlement:
-    """The settlement: the outcome and all that follows from it."""
+    """The settlement: the outcome and all that follows from it. Raises StoreError."""
+    try:
+        return await _concluded(run, outcome)
+    except UnreadableJob as error:  # what should follow cannot be read, so the job has not done all it should
+        run.error = error
+        return await _concluded(run, _failed(error))
+
+
+async def _concluded(run: Run, outcome: Outcome) -> Settlement:
     manager = run.around.manager
     return settlement(
         run.claim,
@@ -266,7 +284,9 @@ def ended_unrun(run: Run) -> Outcome:
         case Ending.CANCELLED:
             return Cancelled("cancelled by request")
         case Ending.BLOCKED:
-            run.error = Fail("its overlap key stayed busy: it was put back more often than max_releases allows.")
+            run.error = Fail(
+                "its overlap key stayed busy: it was put back more often than max_releases allows."
+            )
             return Failed(str(run.error), "OverlapBlocked")
         case _:
             text = f"its worker was lost in run {run.claim.attempt}, the last one that it may have."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
 
@@ -66,7 +66,9 @@ class InlineRunner:
         if not due:
             return None
         lanes = (Lane(queue=due[0].queue, limit=1),)
-        claimed = await self._manager.adapter.claim(Want(token=new_token(), limit=1, lease=LEASE, lanes=lanes))
+        claimed = await self._manager.adapter.claim(
+            Want(token=new_token(), limit=1, lease=LEASE, lanes=lanes)
+        )
         return claimed.claims[0] if claimed.claims else None
 
     async def _run(self, claim: Claim) -> None:
@@ -76,8 +78,7 @@ class InlineRunner:
             if claim.ending is not None:
                 outcome: Outcome | None = ended_unrun(run)
             else:
-                run.task = asyncio.get_running_loop().create_task(self._execute(run), context=_fresh_context())
-                outcome = await run.task
+                outcome = await asyncio.get_running_loop().create_task(execute(run), context=copy_context())
             if outcome is not None:
                 await self._settle(run, await conclude(run, _without_delay(outcome)))
         finally:
@@ -85,9 +86,6 @@ class InlineRunner:
 
     def _call_in_thread(self, call: Callable[[], Any]) -> Future[Any]:
         return self._threads.submit(copy_context().run, call)
-
-    async def _execute(self, run: Run) -> Any:
-        return await execute(run)
 
     async def _settle(self, run: Run, settlement: Settlement) -> None:
         answer = (await self._manager.adapter.settle([settlement]))[0]
@@ -108,7 +106,3 @@ def _without_delay(outcome: Outcome) -> Outcome:
             return replace(outcome, delay=max(delay, RELEASED_FOR))
         case _:
             return outcome
-
-
-def _fresh_context() -> Context:
-    return copy_context()

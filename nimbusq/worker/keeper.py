@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -107,7 +108,9 @@ class KeeperThread:
     keeper must stop.
     """
 
-    def __init__(self, keeper: LeaseKeeper, adapter: Adapter, on_crash: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, keeper: LeaseKeeper, adapter: Adapter, on_crash: Callable[[BaseException], None]
+    ) -> None:
         self._keeper = keeper
         self._adapter = adapter
         self._on_crash = on_crash
@@ -124,16 +127,14 @@ class KeeperThread:
         """Stop renewing and wait for the thread, without blocking the calling loop."""
         loop, stop = self._loop, self._stop
         if loop is not None and stop is not None and not loop.is_closed():
-            try:
+            with contextlib.suppress(RuntimeError):  # it ended in between
                 loop.call_soon_threadsafe(stop.set)
-            except RuntimeError:
-                pass  # it ended in between
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 5.0)
 
     def _main(self) -> None:
         try:
             asyncio.run(self._run())
-        except BaseException as error:  # the thread's end, whatever ends it, is the worker's business
+        except BaseException as error:  # noqa: BLE001  # whatever ends the thread is the worker's business
             self._ready.set()
             self._on_crash(error)
 

@@ -27,13 +27,15 @@ class Pace:
         self._rest = FIRST
         self.troubles = 0
 
-    def complain(self, log: logging.Logger, message: str, *details: Any) -> None:
+    def complain(
+        self, log: logging.Logger, message: str, *details: Any, exc_info: BaseException | None = None
+    ) -> None:
         """Count a failed attempt and log it, unless the last line is fresh."""
         self.troubles += 1
         now = time.monotonic()
         if now >= self._quiet_until:
             self._quiet_until = now + QUIET
-            log.warning(message, *details)
+            log.warning(message, *details, exc_info=exc_info)
 
     async def rest(self, stop: asyncio.Event | None = None) -> None:
         """Wait; ends early when `stop` is set."""

@@ -38,7 +38,9 @@ class Settler:
     another worker has the job then, and this one's outcome would be refused.
     """
 
-    def __init__(self, adapter: Adapter, aftermath: Aftermath, *, lease: float, records: Stores | None = None) -> None:
+    def __init__(
+        self, adapter: Adapter, aftermath: Aftermath, *, lease: float, records: Stores | None = None
+    ) -> None:
         self._adapter = adapter
         self._aftermath = aftermath
         self._lease = lease
@@ -111,7 +113,9 @@ class Settler:
         now = time.monotonic()
         for ended in group:
             if ended.until <= now:
-                log.error("job %s could not be settled within its lease and will run again", ended.run.claim.id)
+                log.error(
+                    "job %s could not be settled within its lease and will run again", ended.run.claim.id
+                )
         return [ended for ended in group if ended.until > now]
 
     async def _send(self, settlements: Sequence[Settlement]) -> Sequence[Settled]:
@@ -140,5 +144,3 @@ def without_records(settlement: Settlement) -> Settlement:
     """What is left for a driver whose records went elsewhere."""
     outcome = Done() if isinstance(settlement.outcome, Done) else settlement.outcome
     return replace(settlement, outcome=outcome, failed=None, history=None)
-
-

@@ -40,7 +40,9 @@ class Shutdown:
             asked.cancel()
 
 
-async def watch(tasks: Iterable[asyncio.Task[Any]], timeout: float | None, hurry: asyncio.Event | None) -> bool:
+async def watch(
+    tasks: Iterable[asyncio.Task[Any]], timeout: float | None, hurry: asyncio.Event | None
+) -> bool:
     """Wait for one of the tasks, at most `timeout` seconds; True when `hurry` was set."""
     waiting: set[asyncio.Task[Any]] = set(tasks)
     hurrying = asyncio.create_task(hurry.wait(), name="nimbusq-hurry") if hurry is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nimbusq.driver import Lane
 from nimbusq.limit import RateLimit
@@ -16,7 +16,9 @@ class Slots:
     queues: name -> most slots of it (None: all), in order of preference.
     """
 
-    def __init__(self, concurrency: int, queues: Mapping[str, int | None], rates: Mapping[str, RateLimit]) -> None:
+    def __init__(
+        self, concurrency: int, queues: Mapping[str, int | None], rates: Mapping[str, RateLimit]
+    ) -> None:
         self.concurrency = concurrency
         self._queues = {queue: min(limit or concurrency, concurrency) for queue, limit in queues.items()}
         self._rates = {queue: limit.of_queue(queue) for queue, limit in rates.items()}
@@ -45,6 +47,13 @@ class Slots:
     def give_back(self, queue: str) -> None:
         self._taken[queue] -= 1
         self._changed.set()
+
+    async def opened(self, lanes: Sequence[Lane]) -> None:
+        """Wait until a queue that had no free slot in `lanes` has one."""
+        full = [lane.queue for lane in lanes if lane.limit <= 0]
+        while not any(lane.limit > 0 for lane in self.lanes() if lane.queue in full):
+            self._changed.clear()
+            await self._changed.wait()
 
     async def changed(self, timeout: float) -> None:
         """Wait until a slot is given back, at most `timeout` seconds."""

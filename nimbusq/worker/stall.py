@@ -92,6 +92,8 @@ def _line(frame: FrameType | None) -> str:
     if frame is None:
         return "an unknown line"
     stack = traceback.extract_stack(frame)
-    own = [f for f in stack if "site-packages" not in f.filename and not f.filename.startswith(sys.base_prefix)]
+    own = [
+        f for f in stack if "site-packages" not in f.filename and not f.filename.startswith(sys.base_prefix)
+    ]
     inner = (own or stack)[-1]
     return f"{inner.filename}:{inner.lineno} ({inner.line or inner.name})"

@@ -135,10 +135,15 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Every store answered a claim within the last 15 s, and the loop is not blocked."""
-        limit = time.monotonic() - 15.0
+        """Every store answers, and the loop is not blocked.
+
+        An idle worker claims every few seconds; one without a free slot only every third of its lease.
+        """
+        now = time.monotonic()
         alive = self._watch is None or self._watch.lag < 5.0
-        return alive and all(station.claims.claimed_at > limit for station in self._stations)
+        return alive and all(
+            now - station.claims.claimed_at < station.claims.silence for station in self._stations
+        )
 
     @property
     def counters(self) -> Mapping[str, Mapping[str, int]]:
@@ -211,7 +216,7 @@ class Worker:
         run.task = task
         self._runs[task] = run, station
         task.add_done_callback(self._forget)
-        self._limit(run, station)
+        self._limit(run)
 
     async def _run(self, run: Run, station: Station) -> None:
         outcome: Outcome | None = None
@@ -234,7 +239,7 @@ class Worker:
             if (outcome := decide(run, asyncio.CancelledError())) is not None:
                 station.settler.submit(run, outcome)
 
-    def _limit(self, run: Run, station: Station) -> None:
+    def _limit(self, run: Run) -> None:
         """The time limit is kept by the loop's timer, so that a job without one costs nothing."""
         header = header_of(run.claim)
         if header is not None and header.timeout is not None and self._loop is not None:
@@ -290,7 +295,9 @@ class Worker:
         )
         self._watch.start()
         self._open()
-        settlers = [loop.create_task(station.settler.run(), name="nimbusq-settler") for station in self._stations]
+        settlers = [
+            loop.create_task(station.settler.run(), name="nimbusq-settler") for station in self._stations
+        ]
         claims = [loop.create_task(station.claims.run(), name="nimbusq-claims") for station in self._stations]
         return settlers + claims
 
@@ -325,7 +332,9 @@ class Worker:
     async def _until_idle(self, timeout: float | None) -> None:
         """Wait for the running jobs, at most `timeout` seconds, or until a second `stop`."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while running := [task for task, (run, _) in self._runs.items() if not (run.over and task in self._zombies)]:
+        while running := [
+            task for task, (run, _) in self._runs.items() if not (run.over and task in self._zombies)
+        ]:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
