@@ -97,6 +97,8 @@ class Worker:
             raise group.exceptions[0] from None
         finally:
             await self._finish(owned)
+        if self._shutdown.error is not None:
+            raise self._shutdown.error
         for task in owned:
             if not task.cancelled():
                 task.result()
