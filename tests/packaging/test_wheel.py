@@ -21,10 +21,10 @@ JOBS = dedent(
     from nimbusq import Job, job
 
     class Greet(Job):
-        name: str
+        whom: str
 
         async def handle(self) -> str:
-            return f"hello {self.name}"
+            return f"hello {self.whom}"
 
     @job
     async def add(a: int, b: int) -> int:
@@ -40,7 +40,7 @@ PROGRAM = dedent(
 
     async def main(url: str) -> None:
         async with Manager(url):
-            greeting = await dispatch(Greet(name="wheel")).send()
+            greeting = await dispatch(Greet(whom="wheel")).send()
             total = await dispatch(add, 2, b=3).send()
             print(await greeting.result(timeout=30), await total.result(timeout=30))
 
@@ -97,10 +97,11 @@ def test_a_bare_install_needs_at_most_eighteen_other_distributions(installed: Pa
 def test_it_has_the_types_the_plugin_and_every_driver(installed: Path, tmp_path: Path) -> None:
     source = """
         from importlib.metadata import entry_points
-        from importlib.resources import files
+        from importlib.util import find_spec
+        from pathlib import Path
         import nimbusq, pytest_nimbusq
         packages = ["nimbusq", *(f"nimbusq_{d}" for d in ("sync", "redis", "database", "sqs", "kafka"))]
-        print(*(p for p in packages if files(p).joinpath("py.typed").is_file()))
+        print(*(p for p in packages if Path(find_spec(p).origin).with_name("py.typed").is_file()))
         print(*sorted(point.name for point in entry_points(group="nimbusq.drivers")))
     """
     typed, drivers = run(installed / "python", "-c", dedent(source), cwd=tmp_path).splitlines()
@@ -117,6 +118,22 @@ def test_it_has_the_types_the_plugin_and_every_driver(installed: Path, tmp_path:
 
 def test_the_command_tells_its_version(installed: Path, tmp_path: Path) -> None:
     assert "0.1.0" in run(installed / "nimbusq", "version", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(("url", "extra"), [("redis://localhost", "nimbusq[redis]")])
+def test_a_driver_without_its_client_says_what_to_install(
+    installed: Path, tmp_path: Path, url: str, extra: str
+) -> None:
+    source = """
+        import sys
+        from nimbusq import Manager
+        from nimbusq.errors import MissingExtra
+        try:
+            Manager(sys.argv[1])
+        except MissingExtra as error:
+            print(error)
+    """
+    assert extra in run(installed / "python", "-c", dedent(source), url, cwd=tmp_path)
 
 
 def test_jobs_run_on_the_sync_driver(installed: Path, app: Path) -> None:
