@@ -70,7 +70,6 @@ class Aftermath:
             await self._observers.tell(event, claim, *details)
 
     async def _refused(self, claim: Claim, settlement: Settlement) -> None:
-        self.counters[claim.queue]["stale"] += 1
         log.warning(
             "lease lost: the %s of job %s (attempt %d, token %s) was refused; another worker has the job, or had it",
             type(settlement.outcome).__name__.lower(),
@@ -79,6 +78,20 @@ class Aftermath:
             claim.token,
             extra={"event": "stale_finish", "job_id": claim.id},
         )
+        await self._lease_lost(claim)
+
+    async def cut_off(self, claim: Claim) -> None:
+        """A run was cancelled because its lease is gone: there is nothing to settle."""
+        log.warning(
+            "lease lost: job %s was cut off in attempt %d; another worker has it, or had it",
+            claim.id,
+            claim.attempt,
+            extra={"event": "lease_lost", "job_id": claim.id},
+        )
+        await self._lease_lost(claim)
+
+    async def _lease_lost(self, claim: Claim) -> None:
+        self.counters[claim.queue]["stale"] += 1
         await self._observers.tell("lease_lost", claim)
 
     async def batch_finished(self, state: BatchState) -> None:

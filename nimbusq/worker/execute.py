@@ -10,7 +10,7 @@ from typing import Any
 
 from nimbusq import context as contexts
 from nimbusq.calling import call
-from nimbusq.driver import BatchState, Cancelled, Done, Ending, Failed, Outcome, PutBack, Retry, Settlement
+from nimbusq.driver import BatchState, Cancelled, Done, Ending, Failed, Outcome, PutBack, Retry, Settlement, SettleStatus
 from nimbusq.envelope import Envelope, Unreadable
 from nimbusq.errors import (
     BatchNotFound,
@@ -19,9 +19,11 @@ from nimbusq.errors import (
     Interrupted,
     JobFailed,
     JobTimeout,
+    LeaseLost,
     Release,
     UnknownJob,
     UnreadableJob,
+    UnsupportedByDriver,
     UnsupportedVersion,
     WorkerLost,
 )
@@ -71,6 +73,7 @@ def _load(run: Run) -> Job:
 
 async def _perform(run: Run, job: Job) -> Any:
     assert run.context is not None  # a job was loaded, so there is an envelope
+    run.context.completer = partial(complete_in, run)
     contexts.enter(run.context)
     run.around.manager.make_current()
     middleware = run.around.manager.middleware
@@ -292,3 +295,17 @@ def ended_unrun(run: Run) -> Outcome:
             text = f"its worker was lost in run {run.claim.attempt}, the last one that it may have."
             run.error = WorkerLost(text)
             return _failed(run.error)
+
+
+async def complete_in(run: Run, session: object, result: object) -> None:
+    """Settle the run as done in the application's transaction; see `JobContext.complete_in`."""
+    adapter = run.around.adapter
+    if not adapter.capabilities.transactional:
+        raise UnsupportedByDriver(
+            adapter.capabilities.driver, "complete_in", "Use the database driver, or settle by returning."
+        )
+    run.around.let_go(run)
+    outcome = _returned(run, result) or Done()
+    answer = (await adapter.settle([await conclude(run, outcome)], tx=session))[0]
+    if answer.status is SettleStatus.LOST:
+        raise LeaseLost(f"job {run.claim.id}: another worker has it, or had it. Roll the transaction back.")

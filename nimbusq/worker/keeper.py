@@ -80,7 +80,7 @@ class LeaseKeeper:
             async with asyncio.timeout(self.lease / 6):
                 answers = await adapter.extend([one.claim for one in held], lease=self.lease)
         except (NimbusqError, TimeoutError):
-            self._give_up_lapsed(held)
+            self.give_up_lapsed()
             raise
         for one, answer in zip(held, answers, strict=True):
             one.confirmed = now
@@ -89,10 +89,10 @@ class LeaseKeeper:
             elif answer is Renewal.CANCEL:
                 one.on_cancel()
 
-    def _give_up_lapsed(self, held: list[Held]) -> None:
+    def give_up_lapsed(self) -> None:
         """Without an answer for nearly a lease the store may have given the job away: stop before it does."""
         lapsed = time.monotonic() - self.lease * (1 - MARGIN)
-        for one in held:
+        for one in list(self._held.values()):
             if one.confirmed < lapsed:
                 self._lost(one)
 
@@ -144,17 +144,19 @@ class KeeperThread:
         pace = Pace()
         third = self._keeper.lease / 3
         connected = False
-        due = time.monotonic() + third
+        due = time.monotonic()  # connect at once, while no lease depends on it
         try:
             while not await _set_within(self._stop, max(0.0, due - time.monotonic())):
                 due = time.monotonic() + third
                 try:
                     if not connected:
-                        await self._adapter.open()
+                        async with asyncio.timeout(self._keeper.lease / 2):
+                            await self._adapter.open()
                         connected = True
                     await self._keeper.tick(self._adapter, time.monotonic())
                     pace.reset()
                 except (NimbusqError, TimeoutError) as error:
+                    self._keeper.give_up_lapsed()
                     pace.complain(log, "leases could not be renewed: %s", str(error) or "no answer in time")
                     due = time.monotonic() + self._keeper.lease / 6
         finally:

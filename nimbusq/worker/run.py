@@ -37,6 +37,8 @@ class Surroundings:
     adapter: Adapter
     worker_id: str
     call_in_thread: Callable[[Callable[[], Any]], Future[Any]]
+    let_go: Callable[[Run], None]
+    """Renew the run's lease no more."""
 
 
 class Run:

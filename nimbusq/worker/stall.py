@@ -28,11 +28,13 @@ class StallWatch:
         limit: float,
         describe: Callable[[asyncio.Task[object] | None], str],
         on_dead: Callable[[float], None],
+        on_alive: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._limit = limit
         self._describe = describe
         self._on_dead = on_dead
+        self._on_alive = on_alive
         self._loop_thread = threading.get_ident()
         self._stop = threading.Event()
         self._alive_at = time.monotonic()
@@ -57,6 +59,9 @@ class StallWatch:
             log.warning("the event loop answers again after %.1f s", time.monotonic() - self._alive_at)
         self._alive_at = time.monotonic()
         self._asked = self._warned = False
+        if self._dead:
+            self._dead = False
+            self._on_alive()
 
     def _main(self) -> None:
         while not self._stop.wait(PERIOD):

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
 from typing import Any, Final
 
-from nimbusq.driver import Adapter, Claim, Claimed, Outcome, WorkerReport
+from nimbusq.driver import Adapter, Claim, Claimed, Done, Outcome, Settled, Settlement, SettleStatus, WorkerReport
 from nimbusq.envelope import check_name
 from nimbusq.errors import ConfigError, InvalidOption, UnsupportedByDriver
 from nimbusq.ids import new_id
@@ -177,7 +177,7 @@ class Worker:
             lease=lease,
             records=self.manager.stores if beside else None,
             surroundings=Surroundings(
-                manager=self.manager, adapter=adapter, worker_id=self.id, call_in_thread=self._call_in_thread
+                manager=self.manager, adapter=adapter, worker_id=self.id, call_in_thread=self._call_in_thread, let_go=self._let_go
             ),
             take=self._take,
             reclaimed=self._reclaimed,
@@ -228,6 +228,8 @@ class Worker:
             station.release(run)
         if outcome is not None:
             station.settler.submit(run, outcome)
+        elif run.cut_by is Cut.LEASE_LOST:
+            await self._aftermath.cut_off(run.claim)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._zombies.discard(task)
@@ -275,6 +277,10 @@ class Worker:
             self._runs.pop(task)
             self._slots.give_back(run.claim.queue)
 
+    def _let_go(self, run: Run) -> None:
+        if run.task is not None and (entry := self._runs.get(run.task)) is not None:
+            entry[1].release(run)
+
     async def _reclaimed(self, claimed: Claimed) -> None:
         await self._aftermath.reclaimed(list(claimed.lost))
 
@@ -293,7 +299,7 @@ class Worker:
         """The tasks that this worker owns outside any group, since nobody may cancel them: they end by an event."""
         loop = asyncio.get_running_loop()
         self._watch = StallWatch(
-            loop, limit=self.manager.settings.stall_limit, describe=self._describe, on_dead=self._dead
+            loop, limit=self.manager.settings.stall_limit, describe=self._describe, on_dead=self._dead, on_alive=self._alive
         )
         self._watch.start()
         self._open()
@@ -373,6 +379,12 @@ class Worker:
                 station.keeper.renewing = False
         if self._on_dead is not None:
             self._on_dead(silence)
+
+    def _alive(self) -> None:
+        """The loop answers again, and nobody has ended the process: its leases are worth something again."""
+        for station in self._stations:
+            if station.keeper is not None:
+                station.keeper.renewing = True
 
     def _describe(self, task: asyncio.Task[Any] | None) -> str:
         entry = self._runs.get(task) if task is not None else None
