@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Never, ParamSpec, Protocol, TypeVar, overload
 
+from nimbusq.bridge import refuse_in_loop, wait_for
 from nimbusq.envelope import Envelope, Overlap, Unique, check_key
 from nimbusq.errors import DuplicateJob, InvalidJob, InvalidOption, NimbusqError, NoManager
 from nimbusq.ids import new_id
@@ -196,6 +197,14 @@ class Dispatch(Generic[R]):
         envelope = build(self._job, self._asked, manager)
         sent = await manager.push([envelope], tx=self._asked.tx)
         return receipt_for(self._job, self._asked, envelope, sent, manager)
+
+    def send_sync(self) -> Receipt[R]:
+        """`send` for code that is not async: a handler in a thread, or a program that called
+        `nimbusq.bridge.boot_sync`. Refused inside an event loop."""
+        refuse_in_loop("send_sync()", "await send()")
+        manager = self._manager or find_manager()
+        self._armed = False
+        return _disabled() if manager is None else wait_for(manager, self.send())
 
 
 def _disabled() -> Receipt[Any]:

@@ -17,18 +17,18 @@ _current: ContextVar[JobContext | None] = ContextVar("nimbusq_job", default=None
 class Completer(Protocol):
     """Settles a run inside the application's own transaction; supplied by the worker."""
 
-    async def __call__(self, context: JobContext, session: object, result: object) -> None: ...
+    async def __call__(self, session: object, result: object) -> None: ...
 
 
 class JobContext:
     """One run of one job. Owned by the run's task; the keeper's thread only sets the two flags."""
 
     __slots__ = (
-        "_complete",
         "added",
         "cancel_requested",
         "claim",
         "completed",
+        "completer",
         "envelope",
         "lease_lost",
         "log",
@@ -50,7 +50,8 @@ class JobContext:
         """The job was settled by `complete_in`."""
         self.added = 0
         """Members that this run has added to its batch; their ids are derived from it, so a second run adds none."""
-        self._complete: Completer | None = None
+        self.completer: Completer | None = None
+        """Set by the worker."""
 
     @property
     def id(self) -> str:
@@ -110,9 +111,9 @@ class JobContext:
         settlement finds the job gone. Raises UnsupportedByDriver without a transactional driver, LeaseLost if
         the job has another holder by now (roll back then).
         """
-        if self._complete is None:
+        if self.completer is None:
             raise NimbusqError("complete_in works only inside a job that a worker runs.")
-        await self._complete(self, session, result)
+        await self.completer(session, result)
         self.completed = True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import logging
@@ -68,6 +69,8 @@ class Manager:
         self.observers = Observers(observers)
         self.middleware = Stack(middleware)
         self.route = Route(self._adapter(driver, self.settings.url), self._store(store))
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop in which it is open, for callers from other threads."""
         self._open = False
         self._entered: list[Token[Manager | None]] = []
         self._inline: Inline | None = None
@@ -107,12 +110,13 @@ class Manager:
                     opened.push_async_callback(adapter.aclose)
                 opened.pop_all()
             self._open = True
+            self.loop = asyncio.get_running_loop()
         return self
 
     async def aclose(self) -> None:
         """Disconnect. A manager can be opened again."""
         if self._open:
-            self._open = False
+            self._open, self.loop = False, None
             async with AsyncExitStack() as closing:
                 for adapter in self.route.adapters:
                     closing.push_async_callback(adapter.aclose)

@@ -121,7 +121,7 @@ class Aftermath:
         task.add_done_callback(self.hooks.discard)
 
     async def _failed_hook(self, run: Run, job: Job) -> None:
-        error = run.error if isinstance(run.error, Exception) else Exception(str(run.error))
+        error = run.error if isinstance(run.error, Exception) else JobFailed(run.claim.id, described(run.error))
         run.around.manager.make_current()
         if run.context is not None:
             contexts.enter(run.context)

@@ -10,7 +10,18 @@ from typing import Any
 
 from nimbusq import context as contexts
 from nimbusq.calling import call
-from nimbusq.driver import BatchState, Cancelled, Done, Ending, Failed, Outcome, PutBack, Retry, Settlement, SettleStatus
+from nimbusq.driver import (
+    BatchState,
+    Cancelled,
+    Done,
+    Ending,
+    Failed,
+    Outcome,
+    PutBack,
+    Retry,
+    Settlement,
+    SettleStatus,
+)
 from nimbusq.envelope import Envelope, Unreadable
 from nimbusq.errors import (
     BatchNotFound,
@@ -162,7 +173,7 @@ def decide(run: Run, error: BaseException) -> Outcome | None:
         case Release(delay=delay), _:
             return PutBack(delay)
         case Fail(reason=reason), _:
-            return _failed(reason if isinstance(reason, BaseException) else error, str(reason))
+            return _failed(_instead(run, reason) if isinstance(reason, BaseException) else error, str(reason))
         case UnknownJob() | UnsupportedVersion(), _ if run.claim.releases < PATIENCE_FOR_UNKNOWN:
             return PutBack(min(60.0, 5.0 * 2**run.claim.releases))
         case UnknownJob() | UnreadableJob(), _:
@@ -172,7 +183,7 @@ def decide(run: Run, error: BaseException) -> Outcome | None:
         case asyncio.CancelledError(), Cut.CANCEL:
             return Cancelled("cancelled by request")
         case asyncio.CancelledError(), Cut.TIMEOUT:
-            return _failed_attempt(run, timed_out(run))
+            return _failed_attempt(run, _instead(run, timed_out(run)))
         case _:
             return _failed_attempt(run, error)
 
@@ -199,8 +210,16 @@ def interrupted(run: Run) -> Outcome:
     """A shutdown cut the run: another worker takes it up, unless it may run only once."""
     header = header_of(run.claim)
     if header is not None and header.max_attempts == 1:
-        return _failed(Interrupted("the worker was stopped during the only run that retries=0 allows."))
+        why = Interrupted("the worker was stopped during the only run that retries=0 allows.")
+        return _failed(_instead(run, why))
     return PutBack(0.0, counted=False)
+
+
+def _instead(run: Run, error: BaseException) -> BaseException:
+    """What the job's record and its hook are told instead of what the handler ended with."""
+    error.__cause__ = run.error
+    run.error = error
+    return error
 
 
 def timed_out(run: Run) -> JobTimeout:

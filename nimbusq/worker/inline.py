@@ -32,7 +32,11 @@ class InlineRunner:
         self._manager = manager
         self._aftermath = Aftermath(manager.observers)
         self._around = Surroundings(
-            manager=manager, adapter=manager.adapter, worker_id="inline", call_in_thread=self._call_in_thread
+            manager=manager,
+            adapter=manager.adapter,
+            worker_id="inline",
+            call_in_thread=self._call_in_thread,
+            let_go=_keep_nothing,
         )
         self._threads = ThreadPoolExecutor(thread_name_prefix="nimbusq-inline")
         self._under_way: dict[str, asyncio.Event] = {}
@@ -106,3 +110,7 @@ def _without_delay(outcome: Outcome) -> Outcome:
             return replace(outcome, delay=max(delay, RELEASED_FOR))
         case _:
             return outcome
+
+
+def _keep_nothing(_run: Run) -> None:
+    """Inline runs have no keeper."""

@@ -10,7 +10,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
 from typing import Any, Final
 
-from nimbusq.driver import Adapter, Claim, Claimed, Done, Outcome, Settled, Settlement, SettleStatus, WorkerReport
+from nimbusq.driver import (
+    Adapter,
+    Claim,
+    Claimed,
+    Done,
+    Outcome,
+    Settled,
+    Settlement,
+    SettleStatus,
+    WorkerReport,
+)
 from nimbusq.envelope import check_name
 from nimbusq.errors import ConfigError, InvalidOption, UnsupportedByDriver
 from nimbusq.ids import new_id
@@ -177,7 +187,11 @@ class Worker:
             lease=lease,
             records=self.manager.stores if beside else None,
             surroundings=Surroundings(
-                manager=self.manager, adapter=adapter, worker_id=self.id, call_in_thread=self._call_in_thread, let_go=self._let_go
+                manager=self.manager,
+                adapter=adapter,
+                worker_id=self.id,
+                call_in_thread=self._call_in_thread,
+                let_go=self._let_go,
             ),
             take=self._take,
             reclaimed=self._reclaimed,
@@ -230,6 +244,9 @@ class Worker:
             station.settler.submit(run, outcome)
         elif run.cut_by is Cut.LEASE_LOST:
             await self._aftermath.cut_off(run.claim)
+        elif run.context is not None and run.context.completed:
+            settlement = Settlement(claim=run.claim, outcome=Done())
+            await self._aftermath.settled(run, settlement, Settled(SettleStatus.SETTLED))
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._zombies.discard(task)
@@ -299,7 +316,11 @@ class Worker:
         """The tasks that this worker owns outside any group, since nobody may cancel them: they end by an event."""
         loop = asyncio.get_running_loop()
         self._watch = StallWatch(
-            loop, limit=self.manager.settings.stall_limit, describe=self._describe, on_dead=self._dead, on_alive=self._alive
+            loop,
+            limit=self.manager.settings.stall_limit,
+            describe=self._describe,
+            on_dead=self._dead,
+            on_alive=self._alive,
         )
         self._watch.start()
         self._open()
