@@ -88,9 +88,12 @@ class Hands(Producer):
     async def claim_all(self, limit: int = 100, **fields: Any) -> list[Claim]:
         """Claim until nothing more comes."""
         claims: list[Claim] = []
-        while more := await self.claim(limit, **fields):
+        for _ in range(500):
+            more = await self.claim(limit, **fields)
+            if not more:
+                return claims
             claims += more
-        return claims
+        raise AssertionError(f"claims never end: {len(claims)} so far, of {len(set(ids(claims)))} jobs")
 
     async def take(self, **fields: Any) -> Claim:
         """Claim the one job that must be there to run."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, cast
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -27,41 +28,60 @@ T = TypeVar("T")
 
 
 class ModelSuite:
-    """examples, steps: how many programs are tried, of how many calls each."""
+    """examples, steps: how many programs are tried, of how many calls each.
+
+    shrink: look for the shortest program that fails, which may take minutes. Hypothesis keeps the failing
+    program, so that setting it and running the test again is enough.
+    """
 
     examples: ClassVar[int] = 200
     steps: ClassVar[int] = 50
+    shrink: ClassVar[bool] = False
 
     @needs("atomic steps", "timed leases", "priorities")
     async def test_any_order_of_calls(self, hands: Hands) -> None:
-        loop = asyncio.get_running_loop()
-        await asyncio.to_thread(
-            run_state_machine_as_test,
-            cast("type[RuleBasedStateMachine]", lambda: Machine(hands, loop)),  # any factory will do
-            settings=settings(
-                max_examples=self.examples,
-                stateful_step_count=self.steps,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        phases = [Phase.explicit, Phase.reuse, Phase.generate, *([Phase.shrink] if self.shrink else [])]
+        bridge = Bridge(asyncio.get_running_loop())
+        try:
+            await asyncio.to_thread(
+                run_state_machine_as_test,
+                cast("type[RuleBasedStateMachine]", lambda: Machine(hands, bridge)),  # any factory will do
+                settings=settings(
+                    max_examples=self.examples,
+                    stateful_step_count=self.steps,
+                    phases=phases,
+                    deadline=None,
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
+        finally:
+            bridge.closed.set()
+
+
+class Bridge:
+    """Hypothesis calls its rules in a thread; the driver stays on the test's event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.closed = threading.Event()
+        self._loop = loop
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run the call on the loop. After the test was cut off, by its timeout say, the thread ends here."""
+        if self.closed.is_set():
+            call.close()
+            raise RuntimeError("the test is over")
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(timeout=30)
 
 
 class Machine(RuleBasedStateMachine):
-    """One program: it has a queue of its own in the driver under test, and ends every job that is left.
+    """One program: it has a queue of its own in the driver under test, and ends every job that is left."""
 
-    Hypothesis calls it in a thread; the driver stays on the test's event loop.
-    """
-
-    def __init__(self, hands: Hands, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, hands: Hands, bridge: Bridge) -> None:
         super().__init__()
         self.hands = replace(hands, queue=f"m{new_id()}")
-        self.loop = loop
+        self.do = bridge.run
         self.model = Model()
         self.claims: list[Claim] = []
-
-    def do(self, call: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(call, self.loop).result(timeout=30)
 
     @rule(
         priority=st.sampled_from([1, 5, 10]),
@@ -168,9 +188,8 @@ class Machine(RuleBasedStateMachine):
                 self.do(self.hands.settle(claim))
                 self.model.end(claim.id)
         self.do(self.hands.pass_ticks(LEASE + 1))
-        while left := self.do(self.hands.claim_all()):
-            for claim in left:
-                self.do(self.hands.settle(claim))
+        for claim in self.do(self.hands.claim_all()):
+            self.do(self.hands.settle(claim))
 
 
 def _max_attempts(claim: Claim) -> int:
