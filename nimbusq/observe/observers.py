@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
 from nimbusq.driver import BatchState, Claim, Lost
@@ -15,6 +16,8 @@ log = logging.getLogger("nimbusq.observe")
 
 PATIENCE: Final = 1.0
 """Seconds that an observer may take over one event."""
+LEFT_OUT: Final = 30.0
+"""Seconds that one which took longer is not told of that event."""
 
 
 class Observer:
@@ -57,6 +60,7 @@ class Observers:
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
         self._observers: tuple[Observer, ...] = ()
         self._listeners: dict[str, tuple[Any, ...]] = {}
+        self._left_out: dict[Any, float] = {}
         for observer in observers:
             self.add(observer)
 
@@ -71,14 +75,27 @@ class Observers:
         return event in self._listeners
 
     async def tell(self, event: str, *details: Any) -> None:
-        """Tell everybody who listens. Errors and delays of observers are logged and end here."""
+        """Tell everybody who listens. Errors and delays of observers are logged and end here.
+
+        One that took too long is left out of that event for a while: a hundred jobs must not wait a hundred times.
+        """
         for listener in self._listeners.get(event, ()):
+            if self._left_out and self._left_out.get(listener, 0.0) > time.monotonic():
+                continue
             try:
                 answer = listener(*details)
                 if inspect.isawaitable(answer):
-                    async with asyncio.timeout(PATIENCE):
-                        await answer
+                    await self._hear_out(listener, answer)
             except Exception:
                 log.exception(
                     "an observer failed at %r; the job is not affected", event, extra={"event": event}
                 )
+
+    async def _hear_out(self, listener: Any, answer: Awaitable[Any]) -> None:
+        patience = asyncio.timeout(PATIENCE)
+        try:
+            async with patience:
+                await answer
+        finally:
+            if patience.expired():
+                self._left_out[listener] = time.monotonic() + LEFT_OUT

@@ -22,8 +22,11 @@ from nimbusq.driver import (
     Settlement,
     SettleStatus,
 )
+from nimbusq.errors import JobError, JobFailed
 from nimbusq.jobs import Job
 from nimbusq.observe import Observers
+from nimbusq.outcome import described
+from nimbusq.worker.execute import load
 from nimbusq.worker.run import Run
 
 log = logging.getLogger("nimbusq.worker")
@@ -113,7 +116,7 @@ class Aftermath:
     # --- failed() ----------------------------------------------------------------------------------------------
 
     def _call_failed_hook(self, run: Run) -> None:
-        job = run.job
+        job = run.job or _unrun(run)
         if job is None or type(job).failed is Job.failed or run.error is None:
             return
         task = asyncio.create_task(self._failed_hook(run, job), name=f"failed() of {run.claim.id}")
@@ -121,7 +124,10 @@ class Aftermath:
         task.add_done_callback(self.hooks.discard)
 
     async def _failed_hook(self, run: Run, job: Job) -> None:
-        error = run.error if isinstance(run.error, Exception) else JobFailed(run.claim.id, described(run.error))
+        assert run.error is not None, "checked before the task was made"
+        error = (
+            run.error if isinstance(run.error, Exception) else JobFailed(run.claim.id, described(run.error))
+        )
         run.around.manager.make_current()
         if run.context is not None:
             contexts.enter(run.context)
@@ -130,7 +136,19 @@ class Aftermath:
                 answer = job.failed(error)
                 if inspect.isawaitable(answer):
                     await answer
-        except Exception as trouble:
+        except BaseException as trouble:  # its own cancellation too; but for the interpreter's end
+            if isinstance(trouble, KeyboardInterrupt):
+                raise
             self.counters[run.claim.queue]["hook_errors"] += 1
             log.exception("failed() of job %s did not succeed; the job stays failed", run.claim.id)
             await self._observers.tell("hook_failed", run.claim, "failed", trouble)
+
+
+def _unrun(run: Run) -> Job | None:
+    """The job of a claim that was ended without a run (its worker was lost), where it can be read."""
+    if run.claim.ending is None:
+        return None
+    try:
+        return load(run)
+    except JobError:
+        return None

@@ -54,7 +54,7 @@ async def execute(run: Run) -> Outcome | None:
     application's own transaction, or the run was abandoned."""
     try:
         await _announce(run)
-        run.job = _load(run)
+        run.job = load(run)
         value = await _perform(run, run.job)
         outcome = _returned(run, value)
     except (
@@ -73,7 +73,7 @@ async def _announce(run: Run) -> None:
         await observers.tell("started", run.claim)
 
 
-def _load(run: Run) -> Job:
+def load(run: Run) -> Job:
     """Find the job's class and read its arguments. Raises UnknownJob, UnsupportedVersion, UnreadableJob."""
     envelope = run.claim.envelope
     if isinstance(envelope, Unreadable):

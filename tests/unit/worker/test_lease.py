@@ -91,9 +91,7 @@ async def test_a_lost_lease_cancels_the_handler_and_refuses_what_it_did(
     assert worker.counters == {"default": {"stale": 1}}
 
 
-async def test_a_late_outcome_is_refused_and_counted(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_late_outcome_is_refused_and_counted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """LS5: this worker did not notice in time; the new owner's lease is not touched."""
     bench.manager.observers.add(diary := Diary())
     begun, ends = asyncio.Event(), asyncio.Event()
