@@ -47,6 +47,15 @@ class JobsSuite:
         assert view.lease_until
         assert (view.state, view.attempt) == ("leased", 1)
         assert view.lease_until - claim.run_at == pytest.approx(3 * hands.tick, abs=hands.tick / 2)
+        await hands.extend(claim, ticks=0.5)
+        again = await store_of(hands).get(claim.id)
+        assert again
+        assert again.lease_until == view.lease_until, "extending never shortens"
+        await hands.extend(claim, ticks=6)
+        again = await store_of(hands).get(claim.id)
+        assert again
+        assert again.lease_until
+        assert again.lease_until - claim.run_at == pytest.approx(6 * hands.tick, abs=hands.tick / 2)
 
     @needs("jobs", "timed leases")
     async def test_lost_runs_and_releases_are_counted(self, hands: Hands) -> None:
