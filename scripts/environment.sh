@@ -57,7 +57,8 @@ environment() {
   flock 7 # two scripts may want the same one
   if [[ ! -e $folder/complete || $(<"$folder/complete") != "$wanted" ]]; then
     say "installing into ${folder#"$root/"} ($("$python" -V))"
-    make_venv "$folder" "$python"
+    # Removed dependencies stay in one that is renewed; a fresh checkout, as in CI, has none.
+    if [[ $("$folder/bin/python" -V 2>/dev/null) != "$("$python" -V)" ]]; then make_venv "$folder" "$python"; fi
     (cd "$root" && "$folder/bin/python" -m pip --quiet --disable-pip-version-check install "$@")
     echo "$wanted" >"$folder/complete"
   fi
