@@ -20,7 +20,7 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
 HOOKS = frozenset({"handle", "failed", "tags", "unique_id", "overlap_key"})
-"""Methods of a job that nimbusq calls; no field may bear such a name, nor an option's."""
+"""Methods of a job that nimbusq calls; no field may bear such a name, nor an option's, but for `name`."""
 
 
 class Job(BaseModel):
@@ -93,7 +93,7 @@ def _options_of(job: type[Job], changes: Mapping[str, Any]) -> JobOptions:
 
 
 def _refuse_reserved_fields(job: type[Job]) -> None:
-    reserved = (HOOKS | NAMES | {"options"}) & set(job.model_fields)
+    reserved = ((HOOKS | NAMES | {"options"}) - {"name"}) & set(job.model_fields)
     if reserved and not issubclass(job, FunctionCall):
         raise TypeError(
             f"class {job.__name__}: the field {min(reserved)!r} has the name of a job option or hook. "
