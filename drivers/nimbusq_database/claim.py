@@ -87,8 +87,10 @@ class _Taking:
         else:
             held_back = bool(await tx.fetch("claim_candidates", queue=lane.queue, limit=1))
         if held_back:
-            wait = self.rates.retry_after(rate)
-            self.retry_after = wait if self.retry_after is None else min(wait, self.retry_after)
+            self._hold_back(self.rates.retry_after(rate))
+
+    def _hold_back(self, seconds: float) -> None:
+        self.retry_after = seconds if self.retry_after is None else min(seconds, self.retry_after)
 
     async def _take_lane(self, tx: Transaction, lane: Lane, room: int) -> None:
         """Take up to `room` jobs; look again where some of the candidates had to be put back or ended."""
@@ -131,3 +133,5 @@ class _Taking:
         self.taken += len(verdicts.run)
         self.endings += len(verdicts.end)
         self.contended = self.contended or verdicts.contended
+        if verdicts.retry_after is not None:
+            self._hold_back(verdicts.retry_after)

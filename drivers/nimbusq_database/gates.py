@@ -19,13 +19,15 @@ class Verdicts:
     """What becomes of a claim's candidates. Those in none of the lists stay as they are.
 
     put_back has the delay in seconds, and whether the overlap key was the reason. contended: a key was being
-    judged by another claim, so that its job had to be left for the next one.
+    judged by another claim, so that its job had to be left for the next one. retry_after: seconds until the
+    first of the rates that held a job back lets one through.
     """
 
     run: list[tuple[Row, Envelope | Unreadable]] = field(default_factory=list)
     end: list[tuple[Row, Ending]] = field(default_factory=list)
     put_back: list[tuple[Row, float, bool]] = field(default_factory=list)
     contended: bool = False
+    retry_after: float | None = None
 
     @property
     def changed(self) -> int:
@@ -92,6 +94,7 @@ class _Gates:
             _block(row, overlap, verdicts)
         elif rate and (wait := self.rates.retry_after(rate)):
             verdicts.put_back.append((row, wait, False))
+            verdicts.retry_after = wait if verdicts.retry_after is None else min(wait, verdicts.retry_after)
         else:
             if overlap:
                 self.held[digest] = self.held.get(digest, 0) + 1

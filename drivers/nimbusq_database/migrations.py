@@ -189,7 +189,7 @@ class Migrations:
 
     async def _execute(self, client: Client, source: str, **parameters: object) -> None:
         await client.execute(
-            self._statements.compile(source.replace("{clock}", self._dialect.spelling.now)), parameters
+            self._statements.compile(source.replace("{clock}", self._dialect.spelling.clock)), parameters
         )
 
     async def _apply(self, client: Client, step: Step) -> None:
@@ -234,7 +234,7 @@ def sql(dialect: str, *, since: int = 0, prefix: str = "nimbusq") -> str:
     pieces = [f"{table};\n"]
     for migration in load(chosen.name):
         if migration.version > since:
-            add = _ADD.replace("{clock}", chosen.spelling.now).replace(":version", str(migration.version))
+            add = _ADD.replace("{clock}", chosen.spelling.clock).replace(":version", str(migration.version))
             add = add.replace(":name", f"'{migration.name}'").replace(":sha256", f"'{migration.sha256}'")
             pieces += [statements.script(migration.up), f"{statements.script(add)};\n"]
     return "\n".join(pieces)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from nimbusq.driver import Pushed
@@ -28,10 +28,10 @@ async def push_jobs(tx: Transaction, jobs: Sequence[Job]) -> list[Pushed]:
     fresh = [job for job in jobs if job["id"] not in known]
     holders = await _take_locks(tx, fresh) if locked else {}
     holders |= await _insert(tx, [job for job in fresh if job["id"] not in holders])
-    stored = [job for job in fresh if job["id"] not in holders]
-    tx.topics.update(job["queue"] for job in stored)
+    stored = {job["id"]: job for job in fresh if job["id"] not in holders}
+    tx.topics.update(job["queue"] for job in stored.values())
     if tx.audited:
-        await _note(tx, stored)
+        await _note(tx, stored.values())
     return [Pushed(job["id"], holders.get(job["id"])) for job in jobs]
 
 
@@ -79,7 +79,7 @@ async def _left_out(tx: Transaction, jobs: Sequence[Job]) -> tuple[list[Job], di
     return [job for job in missing if job["id"] not in holders], holders
 
 
-async def _note(tx: Transaction, jobs: Sequence[Job]) -> None:
+async def _note(tx: Transaction, jobs: Iterable[Job]) -> None:
     now = await tx.now()
     for job in jobs:
         extra: dict[str, object] = {"run_at": now + job["delay"], "max_attempts": job["max_attempts"]}

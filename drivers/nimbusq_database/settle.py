@@ -34,10 +34,11 @@ _SETTLED = Settled(SettleStatus.SETTLED)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A settlement whose claim holds the job."""
+    """A settlement whose claim holds the job, and its place in the call."""
 
     settlement: Settlement
     row: Row
+    place: int
 
 
 async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -45,7 +46,7 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Set
     if not settlements:
         return []
     rows = {row["id"]: row for row in await tx.fetch("settle_lock", ids=[s.claim.id for s in settlements])}
-    held = [Held(s, rows.pop(s.claim.id)) for s in settlements if _holds(s, rows)]
+    held = _held(settlements, rows)
     ended = [one for one in held if one.settlement.terminal]
     await _end(tx, ended)
     await _put_back(tx, [one for one in held if not one.settlement.terminal])
@@ -56,24 +57,33 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Set
     updates = await _record(tx, ended)
     if tx.audited and held:
         await _note(tx, held, updates)
-    mine = {id(one.settlement) for one in held}
-    return [_answer(s, updates) if id(s) in mine else _missed(s, rows) for s in settlements]
+    places = {one.place for one in held}
+    return [
+        _answer(updates.get(s.claim.id)) if place in places else _missed(s, rows)
+        for place, s in enumerate(settlements)
+    ]
 
 
-def _holds(settlement: Settlement, rows: Mapping[str, Row]) -> bool:
-    row = rows.get(settlement.claim.id)
-    return row is not None and row["token"] == settlement.claim.token
+def _held(settlements: Sequence[Settlement], rows: Mapping[str, Row]) -> list[Held]:
+    """Settlements whose claim holds the job; the first one of each job."""
+    held: dict[str, Held] = {}
+    for place, settlement in enumerate(settlements):
+        job_id = settlement.claim.id
+        row = rows.get(job_id)
+        if row is not None and row["token"] == settlement.claim.token and job_id not in held:
+            held[job_id] = Held(settlement, row, place)
+    return list(held.values())
 
 
-def _answer(settlement: Settlement, updates: Mapping[str, BatchUpdate | None]) -> Settled:
-    update = updates.get(settlement.claim.id)
+def _answer(update: BatchUpdate | None) -> Settled:
     return _SETTLED if update is None else Settled(SettleStatus.SETTLED, update)
 
 
 def _missed(settlement: Settlement, rows: Mapping[str, Row]) -> Settled:
     """A repeated retry or release is known by its token; of a job that left nothing is known."""
     row = rows.get(settlement.claim.id)
-    return _ALREADY if row is not None and row["put_back_by"] == settlement.claim.token else _LOST
+    repeated = row is not None and row["token"] is None and row["put_back_by"] == settlement.claim.token
+    return _ALREADY if repeated else _LOST
 
 
 async def _end(tx: Transaction, ended: Sequence[Held]) -> None:

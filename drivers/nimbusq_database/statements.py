@@ -37,10 +37,14 @@ _MACRO: Final = re.compile(r"\{([a-z ]+)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spelling:
-    """How a dialect writes what the files leave open. `skew` is added to `now` in testing mode."""
+    """How a dialect writes what the files leave open. `skew` is added to `now` in testing mode.
+
+    now may be a parameter of the client's own; clock is an expression that needs no client.
+    """
 
     style: Style
     now: str
+    clock: str
     contains: Callable[[str], str]
     greatest: str
     least: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,11 @@ from nimbusq_database.statements import Part
 
 
 class SqliteClient:
-    """`nimbusq_database.client.Client`; nothing in it suspends. Lists travel as JSON."""
+    """`nimbusq_database.client.Client`; nothing in it suspends. Lists travel as JSON.
+
+    All processes that use one file share the host's clock, so the time is bound as a parameter: SQLite's own
+    functions know no more than milliseconds, too coarse to keep jobs in the order of their arrival.
+    """
 
     __slots__ = ("_connection",)
 
@@ -29,11 +34,14 @@ class SqliteClient:
 
     async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
         (part,) = parts
-        return self._connection.executemany(part.text, rows).rowcount
+        now = time.time()
+        return self._connection.executemany(part.text, [{**row, "now": now} for row in rows]).rowcount
 
 
 def bound(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters as SQLite takes them."""
-    return {
+    """The parameters as SQLite takes them, with the time."""
+    values = {
         name: json.dumps(value) if isinstance(value, list) else value for name, value in parameters.items()
     }
+    values["now"] = time.time()
+    return values

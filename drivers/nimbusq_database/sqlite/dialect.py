@@ -79,7 +79,8 @@ class SqliteDialect:
     single = False
     spelling = Spelling(
         style="named",
-        now="((julianday('now') - 2440587.5) * 86400.0)",
+        now=":now",
+        clock="((julianday('now') - 2440587.5) * 86400.0)",
         contains=lambda name: f"in (select value from json_each(:{name}))",  # noqa: S608  # a name in a file
         greatest="max",
         least="min",

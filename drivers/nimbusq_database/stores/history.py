@@ -32,8 +32,10 @@ class DatabaseHistory:
         self, *, cursor: str = "", limit: int = 50, state: str | None = None, queue: str | None = None
     ) -> tuple[Sequence[HistoryRow], str]:
         async def body(tx: Transaction) -> tuple[Sequence[HistoryRow], str]:
-            before = number(cursor, LAST)
-            rows = await tx.fetch("history_page", before=before, limit=limit + 1, state=state, queue=queue)
+            before, age = number(cursor, LAST), self._database.settings.history_ttl
+            rows = await tx.fetch(
+                "history_page", before=before, limit=limit + 1, age=age, state=state, queue=queue
+            )
             page, following = cut(rows, limit)
             return [_row(row) for row in page], following
 

@@ -1,2 +1,3 @@
+-- Batches of the last 7 days.
 -- Parameters: ids. Returns: all columns.
-select *, {now} as now from {p}batches where id {in ids} order by id {for update};
+select *, {now} as now from {p}batches where id {in ids} and updated_at > {now} - 604800 order by id {for update};
