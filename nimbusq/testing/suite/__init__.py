@@ -53,6 +53,7 @@ _PARTS = (
     "raw",
     "waiting",
     "faults",
+    "audit",
     "model",
     "machine",
     "driver_suite",

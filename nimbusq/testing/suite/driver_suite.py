@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 
 from nimbusq.testing.audit import check
+from nimbusq.testing.suite.audit import AuditSuite
 from nimbusq.testing.suite.batch_ends import BatchEndSuite
 from nimbusq.testing.suite.batches import BatchSuite
 from nimbusq.testing.suite.chains import ChainSuite
@@ -63,6 +64,7 @@ class DriverSuite(
     WorkerSuite,
     RawSuite,
     FaultSuite,
+    AuditSuite,
     ModelSuite,
 ):
     """Inherit it, and supply the fixture ``env``; see `nimbusq.testing.suite`.

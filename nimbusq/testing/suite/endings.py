@@ -53,6 +53,13 @@ class EndingSuite:
         assert sorted(claim.id for claim in claims if claim.ending) == sorted(ids(expired))
 
     @needs("atomic steps")
+    async def test_a_call_without_slots_looks_at_leases_only(self, hands: Hands) -> None:
+        await hands.push(expires_in=hands.tick)
+        await hands.pass_ticks(1.1)
+        assert await hands.claim(limit=0) == []
+        assert (await hands.take_ending()).ending is Ending.EXPIRED
+
+    @needs("atomic steps")
     async def test_many_endings_do_not_come_all_at_once(self, hands: Hands) -> None:
         expired = await hands.push_many(120, expires_in=hands.tick)
         await hands.pass_ticks(1.1)

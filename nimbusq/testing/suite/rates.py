@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nimbusq.driver import Lane, PutBack
-from nimbusq.envelope import Rate
+from nimbusq.envelope import Overlap, Rate
 from nimbusq.testing.suite.hands import Hands
 from nimbusq.testing.suite.needs import needs
 
@@ -111,6 +111,27 @@ class RateSuite:
         await hands.push_many(3)
         assert len(await hands.claim(lanes=lane(rate))) == 1
         assert (await limiter.reserve(rate)).granted == 0
+
+    @needs("rates per key")
+    async def test_an_ending_spends_nothing(self, hands: Hands) -> None:
+        await hands.push_many(2, expires_in=hands.tick)
+        await hands.pass_ticks(1.1)
+        await hands.push()
+        claims = await hands.claim(lanes=lane(per_tick(hands)))
+        assert sorted(claim.ending is None for claim in claims) == [False, False, True]
+
+    @needs("rates per key", "jobs without overlap")
+    async def test_a_blocked_job_spends_nothing(self, hands: Hands) -> None:
+        overlap = Overlap(key="k", release_after=0.1 * hands.tick)
+        await hands.push(overlap=overlap)
+        holder = await hands.take()
+        rate = per_tick(hands, per=0.1)
+        await hands.push(overlap=overlap, rate=rate)
+        for _ in range(3):
+            assert await hands.claim(lanes=lane(rate)) == []
+            await hands.pass_ticks(0.2)
+        await hands.finish(holder)
+        assert len(await hands.claim()) == 1
 
     @needs("rates per key")
     async def test_a_rate_does_not_touch_attempts_of_put_back_jobs(self, hands: Hands) -> None:

@@ -66,6 +66,12 @@ class RecordSuite:
     async def test_an_unknown_job_is_unknown_at_once(self, hands: Hands) -> None:
         assert await results_of(hands).wait(new_id(), 60) == Ended(state="unknown")
 
+    @needs("results", "history", "atomic steps")
+    async def test_a_job_that_left_no_record_is_unknown(self, hands: Hands) -> None:
+        sent = await hands.push()
+        await hands.finish(await hands.take())
+        assert await results_of(hands).wait(sent.id, 60) == Ended(state="unknown")
+
     @needs("results")
     async def test_a_wait_ends_with_its_timeout(self, hands: Hands) -> None:
         sent = await hands.push()
