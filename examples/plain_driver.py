@@ -32,7 +32,7 @@ from nimbusq.driver import (
     Stores,
     Want,
 )
-from nimbusq.envelope import Envelope, Unreadable, decode
+from nimbusq.envelope import Envelope, decode
 from nimbusq.errors import ConfigError, UnsupportedByDriver
 
 
@@ -40,7 +40,7 @@ from nimbusq.errors import ConfigError, UnsupportedByDriver
 class _Job:
     id: str
     queue: str
-    envelope: Envelope | Unreadable
+    wire: bytes
     max_attempts: int
     run_at: float
     attempt: int = 0
@@ -105,19 +105,18 @@ class PlainAdapter:
     async def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Sequence[Pushed]:
         _refuse(tx)
         for envelope in envelopes:
-            self._insert(envelope.id, envelope.queue, envelope, envelope.max_attempts, envelope.delay)
+            wire = envelope.to_wire()
+            self._insert(envelope.id, envelope.queue, wire, envelope.max_attempts, envelope.delay)
         return [Pushed(envelope.id) for envelope in envelopes]
 
     async def push_raw(self, queue: str, raw: bytes, *, job_id: str | None = None) -> Pushed:
         """Only the suite needs it here; a driver with a failed store does too."""
         job_id = job_id or str(uuid.uuid4())
-        self._insert(job_id, queue, decode(raw), max_attempts=4, delay=0.0)
+        self._insert(job_id, queue, raw, max_attempts=4, delay=0.0)
         return Pushed(job_id)
 
-    def _insert(
-        self, job_id: str, queue: str, envelope: Envelope | Unreadable, max_attempts: int, delay: float
-    ) -> None:
-        job = _Job(job_id, queue, envelope, max_attempts, run_at=self._now() + delay)
+    def _insert(self, job_id: str, queue: str, wire: bytes, max_attempts: int, delay: float) -> None:
+        job = _Job(job_id, queue, wire, max_attempts, run_at=self._now() + delay)
         self._store.jobs.setdefault(job_id, job)
         self._store.changed.set()
 
@@ -152,7 +151,7 @@ class PlainAdapter:
         job.token, job.reclaimed, job.run_at = None, True, self._now()
         if job.attempt >= job.max_attempts:
             job.ending = Ending.LOST
-        return Lost(id=job.id, queue=job.queue, envelope=job.envelope, attempt=job.attempt)
+        return Lost(id=job.id, queue=job.queue, envelope=decode(job.wire), attempt=job.attempt)
 
     def _due(self, lane: Lane) -> list[_Job]:
         now = self._now()
@@ -165,7 +164,7 @@ class PlainAdapter:
         return Claim(
             id=job.id,
             queue=job.queue,
-            envelope=job.envelope,
+            envelope=decode(job.wire),
             attempt=job.attempt,
             token=want.token,
             releases=job.releases,

@@ -102,10 +102,11 @@ class SyncAdapter:
 
     async def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Sequence[Pushed]:
         _refuse(tx)
+        stored = [pushing.as_stored(envelope) for envelope in envelopes]
         state = self._state
         with state.lock:
             now = state.now()
-            return [pushing.push(state, envelope, now) for envelope in envelopes]
+            return [pushing.push(state, envelope, now) for envelope in stored]
 
     async def claim(self, want: Want) -> Claimed:
         claimed, delay = self._claim_now(want)

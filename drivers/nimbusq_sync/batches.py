@@ -11,7 +11,7 @@ from nimbusq.envelope import Envelope
 from nimbusq.errors import BatchNotFound, InvalidOption
 from nimbusq_sync import paging
 from nimbusq_sync.batch import Batch
-from nimbusq_sync.pushing import push
+from nimbusq_sync.pushing import as_stored, push
 from nimbusq_sync.state import State
 
 _KEPT: Final = 7 * 86_400.0
@@ -69,6 +69,7 @@ class MemoryBatches:
                 _touch(state, Batch(batch, state.number(), now, now), now)
 
     async def add(self, batch_id: str, envelopes: Sequence[Envelope], *, offset: int | None = None) -> Added:
+        stored = [as_stored(envelope) for envelope in envelopes]
         state = self._state
         with state.lock:
             now = state.now()
@@ -80,9 +81,9 @@ class MemoryBatches:
                     f"batch {batch_id} has {batch.mark} members of its producer, not {offset}: "
                     f"add those from {batch.mark} on first."
                 )
-            pushed = [self._add_one(batch, envelope, now) for envelope in envelopes]
+            pushed = [self._add_one(batch, envelope, now) for envelope in stored]
             if offset is not None:
-                batch.mark += len(envelopes)
+                batch.mark += len(stored)
             _touch(state, batch, now)
             return Added(batch.mark, pushed)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nimbusq.driver import Pushed, ScheduleState
 from nimbusq.envelope import Envelope
-from nimbusq_sync.pushing import push
+from nimbusq_sync.pushing import as_stored, push
 from nimbusq_sync.state import State
 
 
@@ -26,6 +26,7 @@ class MemorySchedules:
             return state.schedules[name]
 
     async def fire(self, name: str, tick: float, envelope: Envelope) -> Pushed | None:
+        stored = as_stored(envelope)
         state = self._state
         with state.lock:
             schedule = state.schedules.get(name)
@@ -34,7 +35,7 @@ class MemorySchedules:
             if schedule.last_tick is not None and tick <= schedule.last_tick:
                 return None
             state.schedules[name] = replace(schedule, last_tick=tick)
-            return push(state, envelope, state.now())
+            return push(state, stored, state.now())
 
     async def list(self) -> Sequence[ScheduleState]:
         with self._state.lock:

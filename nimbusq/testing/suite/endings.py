@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nimbusq.driver import Cancelled, Ending, PutBack, Retry
-from nimbusq.testing.suite.hands import Hands, ids, new_id
+from nimbusq.testing.suite.hands import Hands, ids, new_id, queue_only
 from nimbusq.testing.suite.needs import needs
 
 
@@ -51,6 +51,17 @@ class EndingSuite:
         claims = await hands.claim(limit=1)
         assert [claim.id for claim in claims if claim.ending is None] == [live.id]
         assert sorted(claim.id for claim in claims if claim.ending) == sorted(ids(expired))
+
+    @needs("atomic steps")
+    async def test_an_ending_of_one_lane_takes_no_slot_of_the_next(self, hands: Hands) -> None:
+        expired = await hands.push(queue="a", expires_in=hands.tick)
+        await hands.pass_ticks(1.1)
+        live = await hands.push(queue="b")
+        claims = await hands.claim(limit=1, lanes=queue_only("a", "b"))
+        assert [(claim.id, claim.ending) for claim in claims] == [
+            (expired.id, Ending.EXPIRED),
+            (live.id, None),
+        ]
 
     @needs("atomic steps")
     async def test_a_call_without_slots_looks_at_leases_only(self, hands: Hands) -> None:

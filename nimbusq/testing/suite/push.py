@@ -56,6 +56,21 @@ class PushSuite:
         assert list(await hands.adapter.push([])) == []
 
     @needs("atomic steps")
+    async def test_one_that_cannot_be_encoded_keeps_all_of_the_call_out(self, hands: Hands) -> None:
+        bad = hands.envelope(meta={"object": object()})
+        with pytest.raises(TypeError):
+            await hands.adapter.push([hands.envelope(), bad, hands.envelope()])
+        assert await hands.counts() == (0, 0, 0)
+
+    async def test_what_is_changed_after_the_push_stays_outside(self, hands: Hands) -> None:
+        meta = {"tenants": [7]}
+        await hands.push(meta=meta)
+        meta["tenants"].append(8)
+        claim = await hands.take()
+        assert isinstance(claim.envelope, Envelope)
+        assert claim.envelope.meta == {"tenants": [7]}
+
+    @needs("atomic steps")
     async def test_the_same_id_again_changes_nothing(self, hands: Hands) -> None:
         sent = await hands.push(body=b"first")
         again = hands.envelope(id=sent.id, body=b"second", priority=1)
