@@ -1,0 +1,250 @@
+"""Claim: take records up to the free slots, partition by partition, and commit that they are taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nimbusq.driver import Claim, Claimed, Ending, Lost, Want
+from nimbusq.envelope import Envelope, Unreadable, decode
+from nimbusq_kafka.broker_clock import BrokerClock
+from nimbusq_kafka.hands import Hands, Hold, Place, Stage
+from nimbusq_kafka.member import Member
+from nimbusq_kafka.partition import Partition
+from nimbusq_kafka.records import Counters, Received, due_at, job_id, timestamp
+from nimbusq_kafka.troubles import CommitRefused
+
+_ENDINGS: Final = 50
+"""Most endings of one call."""
+_DEFAULT_ATTEMPTS: Final = 4
+"""For bytes that do not say how often they may be tried."""
+
+
+@dataclass(slots=True)
+class Catch:
+    """What one call has taken so far."""
+
+    want: Want
+    room: int
+    holds: list[Hold] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    endings: int = 0
+
+
+class Claimer:
+    """Owned by the consumer's event loop."""
+
+    def __init__(self, member: Member, hands: Hands, clock: BrokerClock) -> None:
+        self._member = member
+        self._hands = hands
+        self._committer = member.committer
+        self._clock = clock
+        self._turn = 0
+
+    async def claim(self, want: Want) -> Claimed:
+        """See `nimbusq.driver.Adapter.claim`. Cancelled at any moment, what it took is as if never taken."""
+        if held := self._hands.of_token(want.token):
+            return Claimed([hold.claim for hold in held])
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + want.wait
+        while True:
+            catch = Catch(want, want.limit)
+            try:
+                await self._collect(catch)
+                await self._confirm(catch)
+            except BaseException:  # cancelled, or no answer: the next commit says that nothing has started
+                self.void(catch.holds)
+                raise
+            if catch.holds or catch.lost:
+                return Claimed([hold.claim for hold in catch.holds], catch.lost)
+            left = deadline - loop.time()
+            if left <= 0:
+                return Claimed()
+            await self._arrival(want, left)
+
+    # --- taking ------------------------------------------------------------------------------------------------
+
+    async def _collect(self, catch: Catch) -> None:
+        """Serve the lanes in order, the partitions of each in turn; with nothing free, lost leases only."""
+        for lane in catch.want.lanes:
+            partitions = self._in_turn(lane.queue)
+            room = min(lane.limit, catch.room)
+            if room > 0:
+                catch.room -= await self._serve(catch, partitions, room)
+            else:
+                for partition in partitions:
+                    await self._look_for_lost(catch, partition)
+
+    def _in_turn(self, queue: str) -> list[Partition]:
+        """The queue's partitions, beginning with another one each time."""
+        partitions = self._member.ready_partitions(queue)
+        self._turn += 1
+        start = self._turn % len(partitions) if partitions else 0
+        return partitions[start:] + partitions[:start]
+
+    async def _serve(self, catch: Catch, partitions: Sequence[Partition], room: int) -> int:
+        """Take up to `room` jobs to run, an equal part of each partition, until all have given what they have."""
+        taken = 0
+        while partitions and taken < room:
+            quantum = -(-(room - taken) // len(partitions))
+            fruitful = []
+            for partition in partitions:
+                got = await self._take(catch, partition, min(quantum, room - taken))
+                taken += got
+                if got:
+                    fruitful.append(partition)
+            partitions = fruitful
+        return taken
+
+    async def _take(self, catch: Catch, partition: Partition, most: int) -> int:
+        most = min(most, partition.window.room)
+        if most <= 0:
+            return 0
+        if len(partition.inbox) < most:
+            await self._member.pull(partition, most - len(partition.inbox))
+        taken = 0
+        while partition.alive and partition.inbox and taken < most and catch.endings < _ENDINGS:
+            hold = self._start(catch, partition, partition.inbox.popleft())
+            taken += hold.claim.ending is None
+        return taken
+
+    async def _look_for_lost(self, catch: Catch, partition: Partition) -> None:
+        """Tell the runs that a former owner left behind, and hand out those that may not run again."""
+        if not partition.owes:
+            return
+        await self._member.pull(partition, _ENDINGS)
+        for record in list(partition.inbox):
+            if record.offset not in partition.missed or catch.endings >= _ENDINGS:
+                continue
+            counters = Counters.of(record)
+            if self._attempts(partition, record, counters) >= _max_attempts(_envelope(record)):
+                partition.inbox.remove(record)
+                self._start(catch, partition, record)
+            else:
+                self._tell_lost(catch, partition, record, counters, _envelope(record))
+
+    def _start(self, catch: Catch, partition: Partition, record: Received) -> Hold:
+        envelope, counters = _envelope(record), Counters.of(record)
+        self._tell_lost(catch, partition, record, counters, envelope)
+        claim = self._make(catch.want.token, partition, record, counters, envelope)
+        hold = Hold(claim, partition, record, counters)
+        partition.window.start(record.offset)
+        self._hands.take(hold)
+        catch.holds.append(hold)
+        catch.endings += claim.ending is not None
+        return hold
+
+    def _make(
+        self,
+        token: str,
+        partition: Partition,
+        record: Received,
+        counters: Counters,
+        envelope: Envelope | Unreadable,
+    ) -> Claim:
+        lost = partition.window.lost.get(record.offset, 0)
+        attempts = counters.attempts + lost
+        now, due = self._clock.now(), due_at(record, counters)
+        ending = self._ending(record, counters, envelope, attempts, now)
+        return Claim(
+            id=job_id(record, counters, envelope),
+            queue=partition.queue,
+            envelope=envelope,
+            attempt=attempts if ending else attempts + 1,
+            token=token,
+            releases=counters.releases,
+            fence=counters.fence + lost + 1,
+            run_at=due,
+            waited=max(0.0, now - due),
+            reclaimed=lost > 0,
+            ending=ending,
+            receipt=Place(record.topic, record.partition, record.offset),
+        )
+
+    @staticmethod
+    def _ending(
+        record: Received, counters: Counters, envelope: Envelope | Unreadable, attempts: int, now: float
+    ) -> Ending | None:
+        if attempts >= _max_attempts(envelope):
+            return Ending.LOST
+        header = envelope.header if isinstance(envelope, Unreadable) else envelope
+        if header is None or header.expires_in is None:
+            return None
+        pushed_at = counters.pushed_at if counters.pushed_at is not None else timestamp(record)
+        return Ending.EXPIRED if now >= pushed_at + header.expires_in else None
+
+    @staticmethod
+    def _attempts(partition: Partition, record: Received, counters: Counters) -> int:
+        return counters.attempts + partition.window.lost.get(record.offset, 0)
+
+    def _tell_lost(
+        self,
+        catch: Catch,
+        partition: Partition,
+        record: Received,
+        counters: Counters,
+        envelope: Envelope | Unreadable,
+    ) -> None:
+        if record.offset in partition.missed:
+            partition.missed.discard(record.offset)
+            attempt = self._attempts(partition, record, counters)
+            identity = job_id(record, counters, envelope)
+            catch.lost.append(Lost(id=identity, queue=partition.queue, envelope=envelope, attempt=attempt))
+
+    # --- confirming --------------------------------------------------------------------------------------------
+
+    async def _confirm(self, catch: Catch) -> None:
+        """Nothing starts before the commit that says so; a rebalance voids what was to be committed."""
+        if not catch.holds:
+            return
+        self._committer.touch(*{hold.partition: None for hold in catch.holds})
+        try:
+            await self._committer.covered()
+        except CommitRefused:
+            self.void(catch.holds)
+        for hold in catch.holds:
+            if self._hands.find(hold.claim) is hold:
+                hold.stage = Stage.RUNNING
+        catch.holds = [hold for hold in catch.holds if hold.stage is Stage.RUNNING and hold.partition.alive]
+
+    def void(self, holds: Iterable[Hold]) -> None:
+        """As if these claims had never been made: their records are to be claimed again, in their old order."""
+        for hold in sorted(holds, key=lambda hold: -hold.record.offset):
+            if self._hands.find(hold.claim) is not hold or hold.stage is Stage.ENDED:
+                continue
+            self._hands.drop(hold)
+            hold.partition.window.withdraw(hold.record.offset)
+            hold.partition.inbox.appendleft(hold.record)
+            self._committer.touch(hold.partition)
+        self._member.news.ring()
+
+    # --- waiting -----------------------------------------------------------------------------------------------
+
+    async def _arrival(self, want: Want, timeout: float) -> None:
+        """Wait until there may be something to take, at most `timeout` seconds; cancelling it loses nothing."""
+        queues = [lane.queue for lane in want.lanes if min(lane.limit, want.limit) > 0]
+        news = asyncio.ensure_future(self._member.news.wait())
+        waits: set[asyncio.Future[Any]] = {news}
+        if partitions := [
+            p for queue in queues for p in self._member.ready_partitions(queue) if p.window.room
+        ]:
+            waits.add(asyncio.ensure_future(self._member.read(partitions, timeout=timeout, most=1)))
+        try:
+            done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        for wait in done:
+            wait.result()
+
+
+def _envelope(record: Received) -> Envelope | Unreadable:
+    return decode(record.value or b"")
+
+
+def _max_attempts(envelope: Envelope | Unreadable) -> int:
+    header = envelope.header if isinstance(envelope, Unreadable) else envelope
+    return header.max_attempts if header else _DEFAULT_ATTEMPTS

@@ -1,0 +1,93 @@
+"""What this member has in its hands: claims, from the commit that carries them to the one that ends them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nimbusq.driver import Claim
+from nimbusq_kafka.partition import Partition
+from nimbusq_kafka.records import Counters, Received
+
+
+class Stage(enum.Enum):
+    """How far a claim has come."""
+
+    CLAIMED = "claimed"
+    """Its commit is on the way: it must not start yet."""
+    RUNNING = "running"
+    ENDED = "ended"
+    """All that follows is written and its offset is marked; the commit that covers the mark is to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A claim's receipt: where its record is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Hold:
+    """One claim. `stage` is moved on by the consumer's event loop only."""
+
+    claim: Claim
+    partition: Partition
+    record: Received
+    counters: Counters
+    stage: Stage = Stage.CLAIMED
+
+
+class Hands:
+    """All holds. Written by the consumer's event loop; other threads may ask `holds`, one look-up, which the
+    interpreter makes atomic."""
+
+    def __init__(self) -> None:
+        self._holds: dict[tuple[str, Place], Hold] = {}
+        self._by_token: dict[str, list[Hold]] = {}
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def take(self, hold: Hold) -> None:
+        self._holds[hold.claim.token, hold.claim.receipt] = hold
+        self._by_token.setdefault(hold.claim.token, []).append(hold)
+
+    def drop(self, hold: Hold) -> None:
+        """The claim is over, or came to nothing."""
+        self._holds.pop((hold.claim.token, hold.claim.receipt), None)
+        siblings = self._by_token.get(hold.claim.token, [])
+        if hold in siblings:
+            siblings.remove(hold)
+        if not siblings:
+            self._by_token.pop(hold.claim.token, None)
+
+    def find(self, claim: Claim) -> Hold | None:
+        """The claim's hold, if it is held still, and was made as it says."""
+        if not isinstance(claim.receipt, Place):
+            return None
+        hold = self._holds.get((claim.token, claim.receipt))
+        return hold if hold is not None and hold.claim.id == claim.id else None
+
+    def holds(self, claim: Claim) -> bool:
+        """The claim is held, and its outcome is open."""
+        hold = self.find(claim)
+        return hold is not None and hold.stage is not Stage.ENDED
+
+    def of_token(self, token: str) -> list[Hold]:
+        """The claims that one claiming call has brought and that are held still."""
+        return list(self._by_token.get(token, ()))
+
+    def at(self, stage: Stage) -> list[Hold]:
+        return [hold for hold in self._holds.values() if hold.stage is stage]
+
+    def drop_all_of(self, partitions: Iterable[Partition]) -> list[Hold]:
+        """These partitions are another member's now: its claims are void. Which they were."""
+        gone = set(partitions)
+        lost = [hold for hold in self._holds.values() if hold.partition in gone]
+        for hold in lost:
+            self.drop(hold)
+        return lost

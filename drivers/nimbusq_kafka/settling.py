@@ -1,0 +1,122 @@
+"""Settle: write what follows, mark the offset as finished, and wait for the commit that says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nimbusq.driver import PutBack, Retry, Settled, Settlement, SettleStatus
+from nimbusq.errors import StoreUnavailable
+from nimbusq_kafka.broker_clock import BrokerClock
+from nimbusq_kafka.config import DEADLINE
+from nimbusq_kafka.hands import Hands, Hold, Stage
+from nimbusq_kafka.member import Member
+from nimbusq_kafka.outbox import Outbox
+from nimbusq_kafka.records import Outgoing, again, parked, pushed
+from nimbusq_kafka.topics import TopicNames
+from nimbusq_kafka.troubles import CommitRefused, translated
+
+
+class Settling:
+    """Owned by the consumer's event loop.
+
+    A retry or a release is a new record with the counters moved on, and the old one is finished. A crash between
+    the two leaves both: the job runs once more, with the same id.
+    """
+
+    def __init__(
+        self, member: Member, hands: Hands, outbox: Outbox, names: TopicNames, clock: BrokerClock
+    ) -> None:
+        self._member = member
+        self._hands = hands
+        self._outbox = outbox
+        self._names = names
+        self._clock = clock
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Answers in order. Raises StoreUnavailable; the same call again goes on where this one stopped."""
+        pairs = self._held(settlements)
+        try:
+            async with asyncio.timeout(2 * DEADLINE):  # it may have to wait for a rebalance
+                await self._follow([(hold, settlement) for hold, settlement in pairs if hold is not None])
+                await self._covered([hold for hold, _ in pairs if hold is not None])
+        except TimeoutError as error:
+            raise StoreUnavailable("Kafka did not confirm the settlements in time.") from error
+        return [self._answer(hold) for hold, _ in pairs]
+
+    def _held(self, settlements: Sequence[Settlement]) -> list[tuple[Hold | None, Settlement]]:
+        """Each settlement with its hold; of two for one claim the first has it."""
+        taken: set[int] = set()
+        pairs: list[tuple[Hold | None, Settlement]] = []
+        for settlement in settlements:
+            hold = self._hands.find(settlement.claim)
+            if hold is not None and id(hold) in taken:
+                hold = None
+            taken.add(id(hold))
+            pairs.append((hold, settlement))
+        return pairs
+
+    async def _follow(self, pairs: Sequence[tuple[Hold, Settlement]]) -> None:
+        """Write what follows and mark the offsets, as one step that no rebalance comes between."""
+        async with self._member.gate.step():
+            open_ones = [
+                (hold, self._records(hold, settlement))
+                for hold, settlement in pairs
+                if hold.partition.alive and hold.stage is not Stage.ENDED
+            ]
+            failures = await self._write([record for _, records in open_ones for record in records])
+            written = iter(failures)
+            for hold, records in open_ones:
+                if all(error is None for error in [next(written) for _ in records]):
+                    hold.stage = Stage.ENDED
+                    hold.partition.window.finish(hold.record.offset)
+                    self._member.committer.touch(hold.partition)
+        self._member.ended.ring()
+        for failure in failures:
+            if failure is not None:
+                raise translated(failure, "settling") from failure
+
+    async def _write(self, records: Sequence[Outgoing]) -> list[BaseException | None]:
+        return await self._outbox.send(records) if records else []
+
+    def _records(self, hold: Hold, settlement: Settlement) -> list[Outgoing]:
+        """Everything that must be in Kafka before the claim's offset may be marked."""
+        names, queue = self._names, hold.claim.queue
+        records = [pushed(one, names.for_delay(one.queue, one.delay)) for one in settlement.push]
+        match settlement.outcome:
+            case Retry(delay=delay):
+                records.append(self._again(hold, delay))
+            case PutBack(delay=delay, counted=counted):
+                records.append(self._again(hold, delay, given_back=True, released=counted))
+            case _ if settlement.failed is not None:
+                records.append(parked(settlement.failed, names.failed(queue)))
+            case _:
+                pass
+        return records
+
+    def _again(
+        self, hold: Hold, delay: float, *, given_back: bool = False, released: bool = False
+    ) -> Outgoing:
+        claim = hold.claim
+        counted = claim.attempt - (given_back and claim.ending is None)
+        counters = replace(
+            hold.counters, attempts=counted, releases=claim.releases + released, fence=claim.fence
+        )
+        topic = self._names.for_delay(claim.queue, delay)
+        return again(counters, hold.record, topic=topic, delay=delay, now=self._clock.now())
+
+    async def _covered(self, holds: Sequence[Hold]) -> None:
+        """A settlement counts once the commit that covers its mark has succeeded."""
+        while any(hold.partition.alive for hold in holds):
+            try:
+                await self._member.committer.covered()
+                return
+            except CommitRefused:
+                await self._member.until_steady()
+
+    def _answer(self, hold: Hold | None) -> Settled:
+        if hold is None or not hold.partition.alive:
+            return Settled(SettleStatus.LOST)
+        self._hands.drop(hold)
+        return Settled(SettleStatus.SETTLED)
