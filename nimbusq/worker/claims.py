@@ -7,12 +7,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
-from nimbusq.driver import Adapter, Claim, Claimed, PutBack, Settlement, Want
+from nimbusq.driver import Adapter, Claim, Claimed, Lane, PutBack, Settlement, Want
 from nimbusq.errors import NimbusqError, StoreError
 from nimbusq.ids import new_token
 from nimbusq.worker.pace import Pace
+from nimbusq.worker.rates import LOOK_EVERY, RateGate
 from nimbusq.worker.settler import Settler
 from nimbusq.worker.slots import Slots
 
@@ -27,6 +28,7 @@ GIVE_UP_AFTER: Final = 6
 class ClaimLoop:
     """One per adapter; its task is never cancelled: `stop` ends it after the claim under way has been answered.
 
+    gate: reserves rates where the driver has none. shared: another adapter's loop takes from the same slots.
     take: starts runs for what was claimed (it only creates tasks). taken_back: told of lost leases.
     """
 
@@ -39,7 +41,11 @@ class ClaimLoop:
         lease: float,
         take: Callable[[Claim, float], None],
         reclaimed: Callable[[Claimed], Awaitable[None]],
+        gate: RateGate | None = None,
+        shared: bool = False,
     ) -> None:
+        self._gate = gate
+        self._shared = shared
         self._adapter = adapter
         self._slots = slots
         self._settler = settler
@@ -82,6 +88,26 @@ class ClaimLoop:
     async def once(self, *, wait: float) -> int:
         """One claiming call; how many jobs it brought."""
         lanes = self._slots.lanes()
+        if self._gate is not None and self._gate.covers(lanes):
+            return await self._once_rated(self._gate, lanes)
+        claimed = await self._claim_and_take(lanes, wait)
+        if not claimed.claims and claimed.retry_after is not None:
+            await self._pause(min(claimed.retry_after, WAIT))
+        return len(claimed.claims)
+
+    async def _once_rated(self, gate: RateGate, lanes: tuple[Lane, ...]) -> int:
+        """The driver has no rates: reserve, claim without waiting, give back."""
+        admitted = await gate.admit(lanes)
+        claimed = Claimed()
+        try:
+            claimed = await self._claim_and_take(admitted.lanes, 0.0)
+        finally:
+            await gate.settle_up(admitted, claimed.claims)
+        if not claimed.claims:
+            await self._pause(min(LOOK_EVERY, admitted.retry_after or LOOK_EVERY))
+        return len(claimed.claims)
+
+    async def _claim_and_take(self, lanes: tuple[Lane, ...], wait: float) -> Claimed:
         want = Want(
             token=self._token or new_token(),
             limit=self._slots.free,
@@ -94,21 +120,29 @@ class ClaimLoop:
         claimed = await self._claim(want)
         self._token = None
         self.claimed_at = self._swept_at = time.monotonic()
-        for claim in claimed.claims:
-            self._take(claim, sent_at)
+        surplus = [claim for claim in claimed.claims if not self._start(claim, sent_at)]
+        if surplus:
+            await self._hand_back(Claimed(surplus))
         if claimed.lost:
             await self._reclaimed(claimed)
-        if not claimed.claims and claimed.retry_after is not None:
-            await self._pause(min(claimed.retry_after, WAIT))
-        return len(claimed.claims)
+        return claimed
+
+    def _start(self, claim: Claim, sent_at: float) -> bool:
+        """Run it, unless another adapter's loop took the slot meanwhile."""
+        if claim.ending is None and not self._slots.free:
+            return False
+        self._take(claim, sent_at)
+        return True
 
     async def _claim(self, want: Want) -> Claimed:
         """A stop interrupts the waiting, not the claiming: what comes back all the same is handed back at once.
         So does a queue that was full for this call and is not any more."""
         claiming = asyncio.create_task(self._adapter.claim(want), name="nimbusq-claim")
-        interrupts = [asyncio.create_task(self._stop.wait(), name="nimbusq-stop")]
+        interrupts: list[asyncio.Task[Any]] = [asyncio.create_task(self._stop.wait(), name="nimbusq-stop")]
         if want.limit and not all(lane.limit for lane in want.lanes):
             interrupts.append(asyncio.create_task(self._slots.opened(want.lanes), name="nimbusq-opened"))
+        if self._shared and want.limit:
+            interrupts.append(asyncio.create_task(self._slots.shrunk(want.limit), name="nimbusq-shrunk"))
         try:
             await asyncio.wait({claiming, *interrupts}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:

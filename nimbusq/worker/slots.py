@@ -24,6 +24,7 @@ class Slots:
         self._rates = {queue: limit.of_queue(queue) for queue, limit in rates.items()}
         self._taken: Counter[str] = Counter()
         self._changed = asyncio.Event()
+        self._took = asyncio.Event()
 
     @property
     def free(self) -> int:
@@ -43,6 +44,7 @@ class Slots:
 
     def take(self, queue: str) -> None:
         self._taken[queue] += 1
+        self._took.set()
 
     def give_back(self, queue: str) -> None:
         self._taken[queue] -= 1
@@ -54,6 +56,12 @@ class Slots:
         while not any(lane.limit > 0 for lane in self.lanes() if lane.queue in full):
             self._changed.clear()
             await self._changed.wait()
+
+    async def shrunk(self, limit: int) -> None:
+        """Wait until fewer than `limit` slots are free."""
+        while self.free >= limit:
+            self._took.clear()
+            await self._took.wait()
 
     async def changed(self, timeout: float) -> None:
         """Wait until a slot is given back, at most `timeout` seconds."""

@@ -11,6 +11,7 @@ from nimbusq.outcome import header_of
 from nimbusq.worker.aftermath import Aftermath
 from nimbusq.worker.claims import ClaimLoop
 from nimbusq.worker.keeper import KeeperThread, LeaseKeeper
+from nimbusq.worker.rates import RateGate
 from nimbusq.worker.run import Cut, Run, Surroundings
 from nimbusq.worker.settler import Settler
 from nimbusq.worker.slots import Slots
@@ -39,12 +40,21 @@ class Station:
         surroundings: Surroundings,
         take: Callable[[Station, Claim, float], None],
         reclaimed: Callable[[Claimed], Awaitable[None]],
+        gate: RateGate | None,
+        shared: bool,
     ) -> Station:
         keeper = LeaseKeeper(lease) if adapter.capabilities.lease == "timed" else None
         settler = Settler(adapter, aftermath, lease=lease, records=records)
         station = cls(adapter=adapter, surroundings=surroundings, settler=settler, keeper=keeper)
         station.claims = ClaimLoop(
-            adapter, slots, settler, lease=lease, take=partial(take, station), reclaimed=reclaimed
+            adapter,
+            slots,
+            settler,
+            lease=lease,
+            take=partial(take, station),
+            reclaimed=reclaimed,
+            gate=gate,
+            shared=shared,
         )
         return station
 

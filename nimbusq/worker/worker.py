@@ -22,7 +22,7 @@ from nimbusq.driver import (
     WorkerReport,
 )
 from nimbusq.envelope import check_name
-from nimbusq.errors import ConfigError, InvalidOption, UnsupportedByDriver
+from nimbusq.errors import ConfigError, InvalidOption
 from nimbusq.ids import new_id
 from nimbusq.limit import RateLimit
 from nimbusq.manager import Manager, get_manager
@@ -30,6 +30,7 @@ from nimbusq.outcome import header_of
 from nimbusq.retry import seconds
 from nimbusq.worker.aftermath import Aftermath
 from nimbusq.worker.execute import decide, ended_unrun, execute
+from nimbusq.worker.rates import LocalLimiter, RateGate
 from nimbusq.worker.report import Reporter, host_and_pid, installed_version
 from nimbusq.worker.run import Cut, Run, Surroundings
 from nimbusq.worker.shutdown import Shutdown, watch
@@ -76,6 +77,7 @@ class Worker:
         self._lease = None if lease is None else seconds(lease, "lease", positive=True)
         self._on_dead = on_dead
         self._slots = Slots(concurrency, self.queues, self._rates())
+        self._own_limiter = LocalLimiter(self.manager.clock)
         self._aftermath = Aftermath(self.manager.observers)
         self._threads: ThreadPoolExecutor | None = None
         """As many threads again as slots, since an abandoned handler keeps its thread when it has lost its slot."""
@@ -167,13 +169,18 @@ class Worker:
     def _rates(self) -> dict[str, RateLimit]:
         settings = self.manager.settings
         rates = {queue: limit for queue in self.queues if (limit := settings.rate_of(queue)) is not None}
-        if rates and self.manager.stores.limiter is None:
-            raise UnsupportedByDriver(
-                self.manager.adapter.capabilities.driver,
-                "rate limits shared by all workers",
-                "Set QUEUE_STORE_URL to a redis or database URL, or use such a driver.",
-            )
+        if any(not limit.per_process for limit in rates.values()):
+            self.manager.require("limiter", "rate limits shared by all workers")
         return rates
+
+    def _gate(self, adapter: Adapter) -> RateGate | None:
+        """Who spends the rates that the adapter does not spend itself; None where there are none."""
+        rates = self._rates()
+        per_process = frozenset(queue for queue, limit in rates.items() if limit.per_process)
+        if not rates or (adapter.capabilities.atomic and not per_process):
+            return None
+        shared = None if adapter.capabilities.atomic else self.manager.stores.limiter
+        return RateGate(shared, self._own_limiter, per_process)
 
     def _station(self, adapter: Adapter) -> Station:
         lease = self._lease or self.manager.settings.lease_for(adapter.capabilities.driver)
@@ -193,6 +200,8 @@ class Worker:
                 call_in_thread=self._call_in_thread,
                 let_go=self._let_go,
             ),
+            gate=self._gate(adapter),
+            shared=len(self.manager.route.adapters) > 1,
             take=self._take,
             reclaimed=self._reclaimed,
         )
