@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, Never, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, Never, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
 from nimbusq.bridge import refuse_in_loop, wait_for
-from nimbusq.envelope import Envelope, Overlap, Unique, check_key
+from nimbusq.envelope import Envelope, Overlap, Rate, Unique, check_key
 from nimbusq.errors import DuplicateJob, InvalidJob, InvalidOption, NimbusqError, NoManager
 from nimbusq.ids import new_id
 from nimbusq.jobs import FunctionJob, Job, result_adapter
@@ -30,6 +30,13 @@ class Handles(Protocol[R_co]):
     """A Job whose ``async def handle`` returns an R."""
 
     async def handle(self) -> R_co: ...
+
+
+@runtime_checkable
+class Wrapped(Protocol):
+    """Something that stands for a job with options, such as `nimbusq.overlap.WithoutOverlapping`."""
+
+    def dispatch(self) -> Dispatch[Any]: ...
 
 
 class UnsentDispatchWarning(RuntimeWarning):
@@ -53,6 +60,7 @@ class Asked:
     unique_ttl: float | None = None
     on_duplicate: OnDuplicate = "raise"
     overlap: Overlap | None = None
+    rate: Rate | None = None
     tx: object | None = None
 
 
@@ -178,6 +186,15 @@ class Dispatch(Generic[R]):
         }
         return self._with(overlap=overlap_of(self._job, key, changes))
 
+    def rate_limit(self, key: str, per_second: float, burst: int = 1) -> Dispatch[R]:
+        """Start at most `per_second` jobs a second of those with this key, with bursts of `burst`, for the whole
+        fleet and whatever their names; a job that is too early is put back until its turn, without an attempt."""
+        self._armed = False
+        limit = seconds(per_second, "per_second", positive=True)
+        if isinstance(burst, bool) or not isinstance(burst, int) or burst < 1:
+            raise InvalidOption(f"burst is an integer of 1 or more, not {burst!r}.")
+        return self._with(rate=Rate(key=f"key:{check_key('rate', key)}", per_second=limit, burst=burst))
+
     def using(self, tx: object) -> Dispatch[R]:
         """Send in the application's own transaction: the job appears with its commit, or never."""
         self._armed = False
@@ -268,6 +285,7 @@ def build(job: Job, asked: Asked, manager: Manager, **fixed: Any) -> Envelope:
         "timeout": asked.timeout or options.timeout,
         "unique": unique,
         "overlap": overlap,
+        "rate": asked.rate,
         "tags": _all_tags(job, asked),
         "silenced": options.silenced,
     }
@@ -320,13 +338,15 @@ def dispatch(job: FunctionJob[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Di
 @overload
 def dispatch(job: Handles[R], /) -> Dispatch[R]: ...
 @overload
-def dispatch(job: Job, /) -> Dispatch[Any]: ...
+def dispatch(job: Job | Wrapped, /) -> Dispatch[Any]: ...
 def dispatch(job: Any, /, *args: Any, **kwargs: Any) -> Dispatch[Any]:
     """Begin to send a job: an instance of a Job class, or a `@job` function and the arguments of the call.
 
     Nothing is sent before ``await ….send()``. Raises InvalidJob for anything else, TypeError and
     SerializationError for arguments that do not fit the function.
     """
+    if isinstance(job, Wrapped) and not isinstance(job, type):
+        return job.dispatch()
     return Dispatch(as_job(job, *args, **kwargs))
 
 
