@@ -154,21 +154,20 @@ class Settings(BaseSettings):
             return None
         return RateLimit(per_second=self.rate_limit_per_sec, burst=self.rate_limit_burst)
 
-    def for_driver(self, *, testing: bool = False) -> DriverSettings:
-        """What a driver is told."""
-        options = {
-            "sqs_queue_url": self.sqs_queue_url,
-            "sqs_endpoint_url": self.sqs_endpoint_url,
-            "kafka_topic": self.kafka_topic,
-            "kafka_group_id": self.kafka_group_id,
-            "durability": self.durability,
-            "strict": self.strict,
-            **self.options,
-        }
+    def for_driver(self, url: str, *, testing: bool = False) -> DriverSettings:
+        """What the driver of that URL is told: the common settings, its own of these, and `options`."""
+        scheme = url.partition(":")[0].lower()
+        own: dict[str, Any] = {}
+        if scheme == "sqs":
+            own = {"sqs_queue_url": self.sqs_queue_url, "sqs_endpoint_url": self.sqs_endpoint_url}
+        elif scheme == "kafka":
+            own = {"kafka_topic": self.kafka_topic, "kafka_group_id": self.kafka_group_id}
+        elif self.durability != "default":
+            own = {"durability": self.durability}
         return DriverSettings(
             prefix=self.prefix,
             history_limit=self.history_limit,
             history_ttl=self.history_ttl,
             testing=testing,
-            options=options,
+            options={**own, **self.options},
         )

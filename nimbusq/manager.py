@@ -77,7 +77,7 @@ class Manager:
 
     def _adapter(self, given: str | Adapter | None, url: str) -> Adapter:
         if given is None or isinstance(given, str):
-            return load_adapter(url, self.settings.for_driver())
+            return load_adapter(url, self.settings.for_driver(url))
         return given
 
     def _store(self, given: str | Adapter | None) -> Adapter | None:
