@@ -309,7 +309,14 @@ def _check_expiry(overlap: Overlap, manager: Manager) -> None:
 
 
 def receipt_for(
-    job: Job, asked: Asked, envelope: Envelope, sent: Sent, manager: Manager, position: int = 0
+    job: Job,
+    asked: Asked,
+    envelope: Envelope,
+    sent: Sent,
+    manager: Manager,
+    position: int = 0,
+    *,
+    raising: bool = True,
 ) -> Receipt[Any]:
     """The receipt of a pushed envelope. Raises DuplicateJob where the dispatch asked for that."""
     pushed = sent.answers[position]
@@ -317,7 +324,7 @@ def receipt_for(
     via = manager.route.of(envelope, tx=tx).capabilities
     decode = result_adapter(type(job)).validate_json
     if pushed.holder is not None:
-        if asked.on_duplicate == "raise" and envelope.unique is not None:
+        if raising and asked.on_duplicate == "raise" and envelope.unique is not None:
             raise DuplicateJob(pushed.holder, envelope.name, envelope.unique.key)
         return Receipt(id=pushed.holder, status="duplicate", via=via.driver, _manager=manager, _decode=decode)
     status: Literal["done", "queued"] = "done" if envelope.id in sent.ended else "queued"
@@ -345,6 +352,8 @@ def dispatch(job: Any, /, *args: Any, **kwargs: Any) -> Dispatch[Any]:
     Nothing is sent before ``await ….send()``. Raises InvalidJob for anything else, TypeError and
     SerializationError for arguments that do not fit the function.
     """
+    if isinstance(job, Job | FunctionJob):
+        return Dispatch(as_job(job, *args, **kwargs))
     if isinstance(job, Wrapped) and not isinstance(job, type):
         return job.dispatch()
     return Dispatch(as_job(job, *args, **kwargs))
@@ -405,6 +414,5 @@ async def _send_chunk(given: Sequence[tuple[object, Asked]], manager: Manager) -
             receipts[position] = Receipt(id="", status="refused", error=error)
     sent = await manager.push([envelope for *_, envelope in built]) if built else Sent([])
     for index, (position, job, asked, envelope) in enumerate(built):
-        asked = replace(asked, on_duplicate="return")
-        receipts[position] = receipt_for(job, asked, envelope, sent, manager, index)
+        receipts[position] = receipt_for(job, asked, envelope, sent, manager, index, raising=False)
     return [receipts[position] for position in range(len(given))]

@@ -99,6 +99,8 @@ def lacking(envelope: Envelope, capabilities: Capabilities, *, tx: bool = False)
     Every need is then met natively (nothing is returned for it), via the store beside the driver, or refused.
     """
     c = capabilities
+    if c.atomic and c.priorities and c.max_delay is None and (c.transactional or not tx):
+        return ()
     atomic = {
         "unique jobs": envelope.unique is not None,
         "jobs without overlap": envelope.overlap is not None,
