@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from nimbusq.driver import Cancel, Cancelled, Claim, Ended, JobView
-from nimbusq.errors import JobCancelled, JobFailed, NimbusqError, NoManager, ResultExpired
+from nimbusq.clock import Clock
+from nimbusq.driver import Adapter, Cancel, Cancelled, Claim, Ended, JobView, Results
+from nimbusq.errors import (
+    JobCancelled,
+    JobFailed,
+    NimbusqError,
+    NoManager,
+    ResultExpired,
+    UnsupportedByDriver,
+)
 from nimbusq.ids import new_token
 from nimbusq.outcome import settlement
 
@@ -53,12 +62,31 @@ class Receipt(Generic[R_co]):
             raise NimbusqError(
                 f"job {self.id} is not stored: commit its transaction before awaiting its result."
             )
+        if not manager.route.keeps_records(self.via):
+            return self._outcome(await self._recorded(results, manager.clock, seconds))
         while True:
             ended = await results.wait(self.id, 60.0 if seconds is None else seconds)
             if ended is not None:
                 return self._outcome(ended)
             if seconds is not None:
-                raise TimeoutError(f"job {self.id} had not ended after {seconds:g} s.")
+                raise self._not_ended(seconds)
+
+    async def _recorded(self, results: Results, clock: Clock, seconds: float | None) -> Ended:
+        """The record of a job that another driver carries. The store knows nothing of it before its end, so that
+        "unknown" means "not yet"."""
+        deadline = None if seconds is None else clock.monotonic() + seconds
+        for pause in chain((0.02, 0.05, 0.1, 0.2), repeat(0.5)):
+            ended = await results.wait(self.id, 0.0)
+            if ended is not None and ended.state != "unknown":
+                return ended
+            left = pause if deadline is None else min(pause, deadline - clock.monotonic())
+            if left <= 0:
+                break
+            await clock.sleep(left)
+        raise self._not_ended(seconds or 0.0)
+
+    def _not_ended(self, seconds: float) -> TimeoutError:
+        return TimeoutError(f"job {self.id} had not ended after {seconds:g} s.")
 
     def _outcome(self, ended: Ended) -> R_co | None:
         match ended.state:
@@ -78,9 +106,15 @@ class Receipt(Generic[R_co]):
     async def cancel(self) -> bool:
         """Cancel the job: at once while it is queued, within a third of the lease while it runs.
 
-        False when it has ended already, or is unknown.
+        False when it has ended already, or is unknown. Raises UnsupportedByDriver where the driver that carries it
+        gives no job back once it is sent, whatever store stands beside it.
         """
-        return await cancel(self._require(), self.id)
+        manager = self._require()
+        if not manager.route.can_cancel(self.via):
+            raise UnsupportedByDriver(
+                self.via, "cancelling of jobs", "Use .expires(), or a redis or database driver for such jobs."
+            )
+        return await cancel(manager, self.id)
 
     async def refresh(self) -> JobView | None:
         """The job as the store sees it now; None when it is unknown."""
@@ -95,13 +129,24 @@ class Receipt(Generic[R_co]):
 
 async def cancel(manager: Manager, job_id: str, reason: str = "cancelled by request") -> bool:
     """Cancel a job by its id; see `Receipt.cancel`."""
-    jobs = manager.require("jobs", "cancelling jobs")
-    adapter = manager.store or manager.adapter
-    answer: Claim | Cancel = await jobs.cancel(job_id, token=new_token(), lease=30.0)
+    manager.require("jobs", "cancelling jobs")
+    for adapter in manager.route.adapters:
+        jobs = adapter.stores.jobs
+        answer = await jobs.cancel(job_id, token=new_token(), lease=30.0) if jobs else Cancel.UNKNOWN
+        if answer is not Cancel.UNKNOWN:
+            return await _cancelled(manager, adapter, answer, reason)
+    return False
+
+
+async def _cancelled(manager: Manager, adapter: Adapter, answer: Claim | Cancel, reason: str) -> bool:
+    """The adapter knows the job: if it handed it over, end it here."""
     if isinstance(answer, Cancel):
         return answer is Cancel.ASKED
-    keep = manager.settings.history_limit > 0
-    settled = (await adapter.settle([settlement(answer, Cancelled(reason), history=keep)]))[0]
+    ending = settlement(answer, Cancelled(reason), history=manager.settings.history_limit > 0)
+    if adapter is manager.adapter and manager.store is not None and manager.stores.history and ending.history:
+        await manager.stores.history.push([ending.history])  # records live beside this adapter
+        ending = replace(ending, history=None)
+    settled = (await adapter.settle([ending]))[0]
     await manager.observers.tell("cancelled", answer, reason)
     if settled.batch is not None and settled.batch.finished:
         await manager.observers.tell("batch_finished", settled.batch.state)

@@ -7,19 +7,52 @@ key, a batch, a chain, a long delay … is kept, claimed and settled by the stor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
-from nimbusq.driver import Adapter, Stores, lacking
+from nimbusq.driver import Adapter, Need, Stores, lacking
 from nimbusq.envelope import Envelope
-from nimbusq.errors import UnsupportedByDriver
+from nimbusq.errors import ConfigError, UnsupportedByDriver
+
+
+@runtime_checkable
+class RoughDelays(Protocol):
+    """A carrier that keeps any delay, but keeps only those up to `exact_delay` seconds well."""
+
+    @property
+    def exact_delay(self) -> float: ...
+
+
+def exact_delay(adapter: Adapter) -> float | None:
+    """The greatest delay in seconds that the adapter keeps well; None where that is every one that it takes."""
+    return adapter.exact_delay if isinstance(adapter, RoughDelays) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A carrier, and the store beside it where there is one."""
+    """A carrier, and the store beside it where there is one. Raises ConfigError for a store that is none.
+
+    With a store, whatever ties jobs together lives there, also where the carrier could do it itself: two stores
+    of unique keys would not see each other.
+    """
 
     carrier: Adapter
     store: Adapter | None = None
+
+    def __post_init__(self) -> None:
+        if self.store is None:
+            return
+        store, carrier = self.store.capabilities, self.carrier.capabilities
+        if not store.atomic:
+            raise ConfigError(
+                f"the {store.driver} driver cannot be a store beside another: it cannot tie jobs together. "
+                "Set QUEUE_STORE_URL to a redis or database URL."
+            )
+        if carrier.inline:
+            raise ConfigError(
+                f"the {carrier.driver} driver runs jobs as they are sent, so a store beside it would keep jobs that "
+                "nobody runs. Unset QUEUE_STORE_URL."
+            )
 
     @property
     def adapters(self) -> tuple[Adapter, ...]:
@@ -32,24 +65,40 @@ class Route:
 
     def of(self, envelope: Envelope, *, tx: bool = False) -> Adapter:
         """The adapter for this job. Raises UnsupportedByDriver with the remedy when there is none."""
-        needs = lacking(envelope, self.carrier.capabilities, tx=tx)
-        if not needs:
+        if self.store is None:
+            return _able(self.carrier, lacking(envelope, self.carrier.capabilities, tx=tx))
+        if self._is_plain(envelope, tx=tx):
             return self.carrier
-        if self.store is not None:
-            if not (unmet := lacking(envelope, self.store.capabilities, tx=tx)):
-                return self.store
-            needs = unmet
-        driver = (self.store or self.carrier).capabilities.driver
-        raise UnsupportedByDriver(driver, needs[0].name, needs[0].remedy)
+        return _able(self.store, lacking(envelope, self.store.capabilities, tx=tx))
+
+    def _is_plain(self, envelope: Envelope, *, tx: bool) -> bool:
+        """The carrier can do all that is asked, and nothing of it is the store's business."""
+        exact = exact_delay(self.carrier)
+        if exact is not None and envelope.delay > exact:
+            return False
+        alone = replace(self.carrier.capabilities, atomic=False, transactional=False)
+        return not lacking(envelope, alone, tx=tx)
 
     def split(self, envelopes: Sequence[Envelope], *, tx: bool = False) -> list[tuple[Adapter, list[int]]]:
         """The positions of the envelopes by adapter, in order."""
-        if self.store is None and not tx:
-            for envelope in envelopes:
-                self.of(envelope)
-            return [(self.carrier, list(range(len(envelopes))))]
         groups: dict[int, tuple[Adapter, list[int]]] = {}
         for position, envelope in enumerate(envelopes):
             adapter = self.of(envelope, tx=tx)
             groups.setdefault(id(adapter), (adapter, []))[1].append(position)
         return list(groups.values())
+
+    def keeps_records(self, driver: str) -> bool:
+        """Whether the adapter of that name keeps the records of its jobs itself, so that it knows a live job from
+        one that is forgotten. Beside a store the carrier does not."""
+        return self.store is None or self.store.capabilities.driver == driver
+
+    def can_cancel(self, driver: str) -> bool:
+        """Whether the adapter of that name takes back a job by its id."""
+        named = [adapter.capabilities for adapter in self.adapters if adapter.capabilities.driver == driver]
+        return all(capabilities.cancellable for capabilities in named)
+
+
+def _able(adapter: Adapter, needs: Sequence[Need]) -> Adapter:
+    if needs:
+        raise UnsupportedByDriver(adapter.capabilities.driver, needs[0].name, needs[0].remedy)
+    return adapter
