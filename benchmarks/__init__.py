@@ -1,0 +1,1 @@
+"""nimbusq and its peers on the same workloads, in one interleaved run; see docs/benchmarks.md."""
