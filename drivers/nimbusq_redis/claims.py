@@ -12,6 +12,7 @@ from nimbusq.driver import Claim, Claimed, Ending, Lane, Lost
 from nimbusq.envelope import Envelope, Unreadable, decode
 from nimbusq_redis.entries import rate_fields
 from nimbusq_redis.refs import unref
+from nimbusq_redis.wires import restore
 
 _CLAIM_FIELDS: Final = 9
 _LOST_FIELDS: Final = 4
@@ -58,11 +59,12 @@ def read_claims(reply: Sequence[Any], first: int, now: int, token: str) -> list[
     claims = []
     for at in range(first, len(reply), _CLAIM_FIELDS):
         queue, ref, record, attempt, releases, fence, due, reclaims, ending = reply[at : at + _CLAIM_FIELDS]
+        job_id = unref(ref)
         claims.append(
             Claim(
-                id=unref(ref),
+                id=job_id,
                 queue=queue.decode(),
-                envelope=read_record(record),
+                envelope=read_record(record, job_id),
                 attempt=attempt,
                 token=token,
                 releases=releases,
@@ -76,10 +78,11 @@ def read_claims(reply: Sequence[Any], first: int, now: int, token: str) -> list[
     return claims
 
 
-def read_record(record: bytes) -> Envelope | Unreadable:
+def read_record(record: bytes, job_id: str) -> Envelope | Unreadable:
     """The envelope of a stored record, or why there is none."""
-    return decode(record[record.index(b"\n") + 1 :]) if record else _MISSING
+    return decode(restore(record[record.index(b"\n") + 1 :], job_id)) if record else _MISSING
 
 
 def _read_lost(queue: bytes, ref: bytes, record: bytes, attempt: int) -> Lost:
-    return Lost(id=unref(ref), queue=queue.decode(), envelope=read_record(record), attempt=attempt)
+    job_id = unref(ref)
+    return Lost(id=job_id, queue=queue.decode(), envelope=read_record(record, job_id), attempt=attempt)

@@ -1,13 +1,14 @@
-"""The redis-py client behind each topology: no retries of its own, no time limits of its own.
+"""The client behind each topology: no retries of its own, no time limits of its own.
 
 redis-py re-sends a command whose reply was lost, up to ten times by default, and waits minutes on a frozen server;
-here every call has one deadline, and whoever calls decides what to do next.
+here every call has one deadline (see link.py), and whoever calls decides what to do next.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from hiredis import pack_command
 from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.connection import SSLConnection, parse_url
@@ -21,37 +22,89 @@ from nimbusq_redis.options import RedisOptions
 _MAX_CONNECTIONS: Final = 512
 
 
-def make_client(options: RedisOptions) -> Any:
-    """A client for the options, not connected. Raises ConfigError for a URL that redis-py cannot read."""
+class Server(Protocol):
+    """Whoever answers commands."""
+
+    client: Any
+    """The redis-py client."""
+
+    async def call(self, *command: Any) -> Any:
+        """One command, one answer. Raises redis-py's errors."""
+        ...
+
+    async def forget(self) -> None:
+        """Connect afresh next time: the address may lead to another server by then."""
+        ...
+
+
+class OneServer:
+    """A single server, or the master that sentinels name.
+
+    Commands take redis-py's connections directly: packed in C, and without the layers for what is not used here.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def call(self, *command: Any) -> Any:
+        pool = self.client.connection_pool
+        connection = await pool.get_connection()
+        try:
+            await connection.send_packed_command(pack_command(command), check_health=False)
+            return await connection.read_response()
+        finally:
+            await pool.release(connection)
+
+    async def forget(self) -> None:
+        await self.client.connection_pool.disconnect(inuse_connections=False)
+
+
+class Cluster:
+    """The node that has the namespace's slot; redis-py follows it."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def call(self, *command: Any) -> Any:
+        return await self.client.execute_command(*command)
+
+    async def forget(self) -> None:
+        await self.client.aclose()
+
+
+def make_server(options: RedisOptions) -> Server:
+    """The server of the options, not connected. Raises ConfigError for a URL that redis-py cannot read."""
     try:
         settings: dict[str, Any] = dict(parse_url(options.url))
     except ValueError as error:
         raise ConfigError(f"redis-py cannot read the Redis URL: {error}") from error
-    verified = settings.pop("connection_class", None) is SSLConnection
-    if verified:
+    if settings.pop("connection_class", None) is SSLConnection:
         settings = {"ssl": True, "ssl_check_hostname": True} | settings
-    settings = {"protocol": 2} | settings
+    if "path" in settings:
+        settings["unix_socket_path"] = settings.pop("path")
+    settings = {"protocol": 2, "max_connections": _MAX_CONNECTIONS} | settings
     settings |= {
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": None,
         "socket_connect_timeout": options.timeout,
-        "max_connections": _MAX_CONNECTIONS,
     }
-    if "path" in settings:
-        settings["unix_socket_path"] = settings.pop("path")
     try:
-        return _topology(options, settings)
+        return _connectable(options, settings)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the Redis URL has a parameter that redis-py does not take: {error}") from error
 
 
-def _topology(options: RedisOptions, settings: dict[str, Any]) -> Any:
+def _connectable(options: RedisOptions, settings: dict[str, Any]) -> Server:
     if options.topology == "cluster":
-        return RedisCluster(**settings)
+        return Cluster(RedisCluster(**settings))
     if options.topology == "sentinel":
-        own = {"socket_timeout": options.timeout, "socket_connect_timeout": options.timeout}
+        own = {
+            "socket_timeout": options.timeout,
+            "socket_connect_timeout": options.timeout,
+            "retry": Retry(NoBackoff(), 0),
+        }
         sentinel = Sentinel(  # type: ignore[no-untyped-call]  # redis-py has no types there
-            options.sentinels, sentinel_kwargs=own | {"retry": Retry(NoBackoff(), 0)}
+            options.sentinels, sentinel_kwargs=own
         )
-        return sentinel.master_for(options.service, **settings)
-    return Redis(**settings)
+        return OneServer(sentinel.master_for(options.service, **settings))
+    return OneServer(Redis(**settings))

@@ -32,7 +32,7 @@ _SECTIONS: Final = ("server", "memory", "persistence")
 
 
 def _fields(info: Mapping[str, Any] | bytes) -> dict[str, str]:
-    """INFO as redis-py answers it: read already, or, from a cluster client, as text."""
+    """INFO as text, or read already by redis-py's cluster client."""
     if isinstance(info, Mapping):
         return {name: str(value) for name, value in info.items()}
     lines = info.decode("utf-8", "replace").splitlines()

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from nimbusq.envelope import Envelope, Rate, digest
 from nimbusq_redis.refs import ref
+from nimbusq_redis.wires import shorten
 
 _UNIQUE_FOR: Final = 3600.0
 """Seconds that a unique lock without a time to live is held at most."""
@@ -16,7 +17,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 def entry(envelope: Envelope) -> tuple[bytes, str, str, bytes]:
     """What push stores of a job."""
-    return ref(envelope.id), envelope.queue, control(envelope), envelope.to_wire()
+    return ref(envelope.id), envelope.queue, control(envelope), shorten(envelope.to_wire(), envelope.id)
 
 
 def entries(envelopes: Iterable[Envelope]) -> list[bytes | str]:

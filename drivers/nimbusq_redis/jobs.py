@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from nimbusq.driver import Cancel, Claim, JobState, JobView
-from nimbusq.envelope import Envelope, Unreadable, digest
+from nimbusq.envelope import Envelope, Unreadable, decode, digest
 from nimbusq_redis.claims import read_claims, read_record
 from nimbusq_redis.cursors import refuse, scan
 from nimbusq_redis.link import Link
@@ -120,7 +120,7 @@ def _live(
     due = state.get("due", now) if leased else score
     if place == "ready":
         due = score % _BAND + _BAND_EPOCH
-    envelope = read_record(record)
+    envelope = read_record(record, job_id)
     shown = "ready" if place == "delayed" and due <= now else place
     return JobView(
         id=job_id,
@@ -150,7 +150,7 @@ def _failed(job_id: str, text: bytes) -> JobView:
         name=record.name,
         state="failed",
         attempt=record.attempts,
-        envelope=read_record(b"\n" + record.wire),
+        envelope=decode(record.wire),
         error=record.error,
     )
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 from redis.exceptions import (
     AskError,
@@ -22,7 +21,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from nimbusq.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
-from nimbusq_redis.client import make_client
+from nimbusq_redis.client import Server, make_server
 from nimbusq_redis.options import RedisOptions
 from nimbusq_redis.scripts import Script, script
 
@@ -47,6 +46,8 @@ _GONE_CODES: Final = (
     "MASTERDOWN ",
     "CLUSTERDOWN ",
 )
+T = TypeVar("T")
+
 _FULL_CODES: Final = ("OOM ", "MISCONF ")
 """MISCONF: the server could not write its append-only file or snapshot."""
 
@@ -58,16 +59,20 @@ class Link:
         self._options = options
         self._root = root
         self._testing = "1" if testing else "0"
-        self._client: Any = None
+        self._server: Server | None = None
 
     @property
     def client(self) -> Any:
         """The redis-py client of an open link."""
-        if self._client is None:
+        return self._open_server.client
+
+    @property
+    def _open_server(self) -> Server:
+        if self._server is None:
             raise StoreUnavailable(
                 "the redis driver is not open: enter the manager, or await adapter.open()."
             )
-        return self._client
+        return self._server
 
     def key(self, name: str) -> str:
         """The key of that name in this namespace."""
@@ -75,8 +80,8 @@ class Link:
 
     async def open(self) -> None:
         """Connect, and see that somebody answers. Raises StoreUnavailable."""
-        if self._client is None:
-            self._client = make_client(self._options)
+        if self._server is None:
+            self._server = make_server(self._options)
             try:
                 await self.run("now")
             except BaseException:
@@ -85,19 +90,21 @@ class Link:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.client.aclose()
 
     async def run(self, name: str, *args: Any, seconds: float | None = None) -> Any:
         """Run a script of this namespace: one round trip, or two on a server that does not know it yet."""
-        text = script(name)
+        return await self._answer(self._evaluate(script(name), args), seconds)
+
+    async def _evaluate(self, text: Script, args: Sequence[Any]) -> Any:
         tail = (1, self._root, self._testing, *args)
-        async with self._answering(seconds):
-            try:
-                return await self.client.execute_command("EVALSHA", text.sha, *tail)
-            except NoScriptError:
-                return await self.client.execute_command("EVAL", text.text, *tail)
+        server = self._open_server
+        try:
+            return await server.call("EVALSHA", text.sha, *tail)
+        except NoScriptError:
+            return await server.call("EVAL", text.text, *tail)
 
     async def run_replicated(self, name: str, *args: Any) -> Any:
         """Run a script, then wait until as many replicas as configured have what it wrote, in one round trip.
@@ -105,8 +112,7 @@ class Link:
         Raises StoreUnavailable when they do not in time: it is written, and may be written again by the same call.
         """
         tail = (1, self._root, self._testing, *args)
-        async with self._answering(None):
-            reply, copies = await self._piped(script(name), tail)
+        reply, copies = await self._answer(self._piped(script(name), tail), None)
         if copies < self._options.replicas:
             raise StoreUnavailable(
                 f"only {copies} of {self._options.replicas} replicas have confirmed the jobs in time: they are "
@@ -134,11 +140,9 @@ class Link:
 
     async def command(self, *args: Any, seconds: float | None = None) -> Any:
         """A plain command."""
-        async with self._answering(seconds):
-            return await self.client.execute_command(*args)
+        return await self._answer(self._open_server.call(*args), seconds)
 
-    @asynccontextmanager
-    async def _answering(self, seconds: float | None) -> AsyncIterator[None]:
+    async def _answer(self, call: Coroutine[Any, Any, T], seconds: float | None) -> T:
         """Give the call its deadline, and its errors our names.
 
         A call that is cut off closes its connection (redis-py does), so that nobody reads its late reply.
@@ -146,7 +150,7 @@ class Link:
         limit = self._options.timeout if seconds is None else seconds
         try:
             async with asyncio.timeout(limit):
-                yield
+                return await call
         except TimeoutError as error:
             raise StoreUnavailable(f"redis did not answer within {limit:g} s.") from error
         except _GONE as error:
@@ -167,10 +171,8 @@ class Link:
         return StoreError(f"redis refused a call: {_words(error)}")
 
     async def _forget_connections(self) -> None:
-        """Connect afresh next time: the name may lead to another server by then."""
-        pool = getattr(self._client, "connection_pool", None)
-        if pool is not None:
-            await pool.disconnect(inuse_connections=False)
+        if self._server is not None:
+            await self._server.forget()
 
 
 def _words(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from nimbusq.envelope import Envelope, Unreadable, decode
 from nimbusq_redis.entries import control, raw_control
 from nimbusq_redis.link import Link
 from nimbusq_redis.refs import ref, unref
+from nimbusq_redis.wires import shorten
 
 
 def read_pushed(envelopes: Sequence[Envelope], holders: Sequence[bytes]) -> list[Pushed]:
@@ -33,7 +34,7 @@ async def push_again(
         told = control(stored, due_now=True)
     else:
         told = raw_control(queue, stored)
-    holder = await link.run("requeue", "1" if failed else "", ref(job_id), queue, told, raw)
+    holder = await link.run("requeue", "1" if failed else "", ref(job_id), queue, told, shorten(raw, job_id))
     if holder is None:
         return None
     return Pushed(job_id, unref(holder) if holder else None)

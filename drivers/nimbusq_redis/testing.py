@@ -21,7 +21,7 @@ def _event(fields: list[bytes] | dict[bytes, bytes]) -> AuditTuple:
     values = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
     extra = json.loads(values[b"extra"])
     if "member_ref" in extra:
-        extra["member"] = unref(extra.pop("member_ref").encode())
+        extra.setdefault("member", unref(extra.pop("member_ref").encode()))
     return (
         values[b"event"].decode(),
         unref(values[b"ref"]),

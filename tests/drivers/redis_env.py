@@ -39,8 +39,14 @@ async def opened(adapter: RedisAdapter) -> AsyncIterator[RedisAdapter]:
 
 @asynccontextmanager
 async def redis_env(
-    url: str, *, testing: bool = True, prefix: str | None = None, options: Mapping[str, Any] | None = None
+    url: str,
+    *,
+    testing: bool = True,
+    prefix: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    dropped: bool = True,
 ) -> AsyncIterator[RedisEnv]:
+    """dropped: the namespace goes at the end."""
     prefix = prefix or f"t{secrets.token_hex(8)}"
     settings = DriverSettings(prefix=prefix, testing=testing, options=options or {})
     async with AsyncExitStack() as stack:
@@ -48,7 +54,8 @@ async def redis_env(
         try:
             yield RedisEnv(adapter, stack)
         finally:
-            await drop(adapter)
+            if dropped:
+                await drop(adapter)
 
 
 async def keys(adapter: RedisAdapter) -> list[str]:

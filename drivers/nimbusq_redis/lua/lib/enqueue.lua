@@ -3,18 +3,17 @@
 -- What the audit of a push tells, read from the envelope's header (testing mode only).
 local function audit_push(ref, record, control, due)
   local extra = { run_at = due / 1e6, max_attempts = control.max or 4, unique = control.slot }
-  local read, header = pcall(cjson.decode, string.match(record, '\n([^\n]*)') or '')
-  if read and type(header) == 'table' then
-    local chain, callback = header.chain, header.callback
-    if chain then
-      extra.chain, extra.index = chain.id, chain.index or 0
-    end
-    if callback then
-      extra.callback, extra.of = callback.kind, callback.of
-    end
-    if header.batch_id then
-      extra.batch, extra.member = header.batch_id, chain and chain.id or header.id
-    end
+  local header = read_header(record)
+  local chain, callback = header.chain, header.callback
+  if chain then
+    extra.chain, extra.index = chain.id, chain.index or 0
+  end
+  if callback then
+    extra.callback, extra.of = callback.kind, callback.of
+  end
+  if header.batch_id then
+    extra.batch, extra.member_ref = header.batch_id, ref
+    extra.member = chain and chain.id or nil
   end
   audit('push', ref, '', 0, extra)
 end

@@ -2,7 +2,7 @@
 --
 -- jobs     hash: ref -> record, written by push and never changed. A record is `control "\n" wire`: the control is
 --          a JSON object of what the store must know to move the job, or nothing for a plain job; the wire is the
---          envelope as its sender wrote it. Its fields:
+--          envelope as its sender wrote it, but for the id (see wires.py). The control's fields:
 --            max       allowed runs, where that is not 4       priority  1..10, where that is not 5
 --            delay     seconds, read by push only              expires   seconds, read by push only
 --            slot      digest of a unique key (mode slot)      batch     id
@@ -39,4 +39,11 @@ end
 
 local function parse_control(text)
   return text ~= '' and text ~= nil and cjson.decode(text) or nil
+end
+
+-- The header of a record's envelope as far as it can be read, else {}. Nothing that moves a job depends on it.
+local function read_header(record)
+  local line = string.match(record, '\n([^\n]*)') or ''
+  local read, header = pcall(cjson.decode, (string.gsub(line, '^@', '{')))
+  return read and type(header) == 'table' and header or {}
 end

@@ -7,8 +7,7 @@ local function queue_of(record)
   if control and control.queue then
     return control.queue
   end
-  local read, header = pcall(cjson.decode, string.match(record, '\n([^\n]*)') or '')
-  return read and type(header) == 'table' and header.queue or ''
+  return read_header(record).queue or ''
 end
 
 -- The place's name and the job's score there; nil where it stands nowhere.
