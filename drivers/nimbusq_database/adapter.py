@@ -24,12 +24,13 @@ from nimbusq.driver import (
     Want,
 )
 from nimbusq.envelope import Envelope
-from nimbusq.errors import ConfigError, StoreError
-from nimbusq_database import claim, extend, push, settle
+from nimbusq.errors import ConfigError, DispatchUncertain, StoreError
+from nimbusq_database import claim, extend, plain, push, settle
 from nimbusq_database.bell import Bell
 from nimbusq_database.claim import Look
 from nimbusq_database.database import DEADLINE, Database
 from nimbusq_database.dialect import Dialect
+from nimbusq_database.failures import OutcomeUnknown
 from nimbusq_database.job_row import raw_columns
 from nimbusq_database.migrations import Migrations, sql
 from nimbusq_database.pruning import Pruning, prune
@@ -125,7 +126,12 @@ class DatabaseAdapter:
 
         if tx is not None:
             return await self._database.within(tx, body)
-        return await self._database.transact(body)
+        locks = any(one.unique and one.unique.mode == "lock" for one in envelopes)
+        run = self._database.transact if locks else self._database.single
+        try:
+            return await run(body)
+        except OutcomeUnknown as error:
+            raise DispatchUncertain(envelopes[0].id) from error
 
     async def claim(self, want: Want) -> Claimed:
         loop = asyncio.get_running_loop()
@@ -169,10 +175,7 @@ class DatabaseAdapter:
     async def _claim_once(self, want: Want) -> Look:
         """One claim, not cut by a cancel: what it claimed for a caller that is gone is handed back."""
 
-        async def body(tx: Transaction) -> Look:
-            return await claim.claim(tx, want)
-
-        running = asyncio.ensure_future(self._database.transact(body))
+        running = asyncio.ensure_future(self._look(want))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -181,25 +184,43 @@ class DatabaseAdapter:
                 await _through(asyncio.ensure_future(self._hand_back(look.claimed.claims)))
             raise
 
+    async def _look(self, want: Want) -> Look:
+        async def short(tx: Transaction) -> Look | None:
+            return await plain.claim(tx, want)
+
+        async def body(tx: Transaction) -> Look:
+            return await claim.claim(tx, want)
+
+        look = await self._database.single(short) if self._database.dialect.single else None
+        return await self._database.transact(body) if look is None else look
+
     async def _hand_back(self, claims: Sequence[Claim]) -> None:
         back = PutBack(0.0, counted=False)
         await self.settle([Settlement(claim=one, outcome=back) for one in claims])
 
     async def extend(self, claims: Sequence[Claim], *, lease: float) -> Sequence[Renewal]:
-        async def body(tx: Transaction) -> Sequence[Renewal]:
-            return await extend.extend(tx, claims, lease)
+        single = self._database.dialect.single
+        renew = plain.extend if single else extend.extend
 
-        return await self._database.transact(body, limit=min(DEADLINE, lease / 6))
+        async def body(tx: Transaction) -> Sequence[Renewal]:
+            return await renew(tx, claims, lease)
+
+        run = self._database.single if single else self._database.transact
+        return await run(body, limit=min(DEADLINE, lease / 6))
 
     async def settle(
         self, settlements: Sequence[Settlement], *, tx: object | None = None
     ) -> Sequence[Settled]:
+        short = self._database.dialect.single and tx is None and plain.settles(settlements)
+        apply = plain.settle if short else settle.settle
+
         async def body(transaction: Transaction) -> Sequence[Settled]:
-            return await settle.settle(transaction, settlements)
+            return await apply(transaction, settlements)
 
         if tx is not None:
             return await self._database.within(tx, body)
-        settled = await self._database.transact(body)
+        run = self._database.single if short else self._database.transact
+        settled = await run(body)
         if self._pruning.due():
             await self._prune()
         return settled

@@ -16,6 +16,7 @@ from nimbusq.envelope import Envelope, decode
 from nimbusq.errors import BatchNotFound
 from nimbusq_database.client import Row
 from nimbusq_database.push import push
+from nimbusq_database.texts import storable
 from nimbusq_database.transaction import Transaction
 
 _ERRORS: Final = 50
@@ -143,7 +144,7 @@ def _first(records: Sequence[BatchRecord], pending: set[tuple[str, str]]) -> lis
 def _count(batch: Batch, ended: Sequence[BatchRecord]) -> Batch:
     state = batch.state
     failed = [one for one in ended if one.failed]
-    errors = state.errors + tuple(one.error for one in failed if one.error is not None)
+    errors = state.errors + tuple(storable(one.error) for one in failed if one.error is not None)
     cancelled = state.cancelled or (state.cancel_on_failure and bool(failed))
     return replace(
         batch,

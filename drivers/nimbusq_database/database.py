@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 from nimbusq.driver import DriverSettings
+from nimbusq_database.adopted import adopt
 from nimbusq_database.bell import Bell
 from nimbusq_database.client import Client
 from nimbusq_database.dialect import Dialect
@@ -29,6 +30,9 @@ class Database:
     statements: Statements
     bell: Bell = field(default_factory=Bell)
 
+    def __post_init__(self) -> None:
+        self.dialect.heard = self.bell.ring
+
     async def transact(self, body: Body[T], *, limit: float = DEADLINE) -> T:
         """Run `body` in one transaction and wake whom it concerns after the commit."""
         answer, tx = await self.dialect.transact(self._whole(body), limit=limit)
@@ -49,10 +53,11 @@ class Database:
 
     async def within(self, tx: object, body: Body[T]) -> T:
         """Run `body` in the application's own transaction; nobody is woken before its commit."""
-        client, style = await self.dialect.adopt(tx)
+        client, style = await adopt(tx, self.dialect.name)
         transaction = Transaction(client, self.statements, audited=self.settings.testing, style=style)
         answer = await body(transaction)
         await transaction.finish()
+        await self.dialect.announce_within(transaction)
         return answer
 
     def _whole(self, body: Body[T]) -> Callable[[Client], Awaitable[tuple[T, Transaction]]]:

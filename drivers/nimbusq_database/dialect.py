@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, Self, TypeVar
 
 from nimbusq.driver import Finding
-from nimbusq_database.client import Client, Work
-from nimbusq_database.statements import Spelling, Style
+from nimbusq_database.client import Work
+from nimbusq_database.statements import Spelling
+from nimbusq_database.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -21,7 +22,9 @@ class Dialect(Protocol):
     creates: bool
     """A new, empty database gets its tables when it is opened."""
     single: bool
-    """One statement costs a round trip, so that verbs first try the single statement of a plain case."""
+    """Each statement costs a round trip: verbs first try the single statement of a plain case (see `plain`)."""
+    heard: Callable[[Collection[str]], None]
+    """Called with what other processes announce; set by the dialect's owner."""
 
     def clone(self) -> Self:
         """The same configuration, not connected."""
@@ -55,8 +58,8 @@ class Dialect(Protocol):
         """Tell other processes, if they can be told."""
         ...
 
-    async def adopt(self, tx: object) -> tuple[Client, Style]:
-        """The application's transaction as a client. Raises ConfigError for an object of unknown kind."""
+    async def announce_within(self, tx: Transaction) -> None:
+        """The same as a part of the application's transaction."""
         ...
 
     async def findings(self) -> Sequence[Finding]:

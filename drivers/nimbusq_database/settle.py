@@ -25,6 +25,7 @@ from nimbusq.driver import (
 from nimbusq_database.batches import record
 from nimbusq_database.client import Row
 from nimbusq_database.push import push
+from nimbusq_database.texts import storable
 from nimbusq_database.transaction import Transaction
 
 _LOST = Settled(SettleStatus.LOST)
@@ -103,7 +104,7 @@ async def _put_back(tx: Transaction, back: Sequence[Held]) -> None:
     for one in back:
         outcome, ran = one.settlement.outcome, not one.row["ending"]
         if isinstance(outcome, Retry):
-            rows.append([one.row["id"], outcome.delay, 0, 0, outcome.error])
+            rows.append([one.row["id"], outcome.delay, 0, 0, storable(outcome.error)])
         elif isinstance(outcome, PutBack):
             rows.append([one.row["id"], outcome.delay, int(ran), int(ran and outcome.counted), None])
     if rows:
@@ -142,7 +143,8 @@ def failed_columns(record: FailedRecord) -> dict[str, object]:
         "attempts",
         "max_attempts",
     )
-    return {name: getattr(record, name) for name in names}
+    values = {name: getattr(record, name) for name in names}
+    return {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def history_columns(row: HistoryRow) -> list[object]:
@@ -155,8 +157,8 @@ def history_columns(row: HistoryRow) -> list[object]:
         row.attempt,
         row.waited,
         row.duration,
-        row.error,
-        row.worker,
+        storable(row.error),
+        storable(row.worker),
         json.dumps(row.tags),
         int(row.silenced),
     ]

@@ -31,7 +31,7 @@ Style = Literal["named", "dollar", "pyformat"]
 _SQL: Final = files("nimbusq_database") / "sql"
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
-_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _MACRO: Final = re.compile(r"\{([a-z ]+)\}")
 
 

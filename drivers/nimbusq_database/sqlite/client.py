@@ -34,8 +34,7 @@ class SqliteClient:
 
     async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
         (part,) = parts
-        now = time.time()
-        return self._connection.executemany(part.text, [{**row, "now": now} for row in rows]).rowcount
+        return self._connection.executemany(part.text, bound_rows(rows)).rowcount
 
 
 def bound(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,3 +44,9 @@ def bound(parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
     values["now"] = time.time()
     return values
+
+
+def bound_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same for many rows at once."""
+    now = time.time()
+    return [{**row, "now": now} for row in rows]

@@ -9,18 +9,19 @@ import asyncio
 import random
 import sqlite3
 import time
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from nimbusq.driver import DriverSettings, Finding
 from nimbusq.errors import ConfigError, StoreUnavailable
-from nimbusq_database.client import Client, Work
+from nimbusq_database.client import Work
 from nimbusq_database.sqlite.client import SqliteClient
 from nimbusq_database.sqlite.failures import is_busy, translated
 from nimbusq_database.sqlite.thread import ConnectionThread
-from nimbusq_database.statements import Spelling, Style
+from nimbusq_database.statements import Spelling
+from nimbusq_database.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -92,6 +93,7 @@ class SqliteDialect:
         self._file = file
         self._writer: ConnectionThread | None = None
         self._reader: ConnectionThread | None = None
+        self.heard: Callable[[Collection[str]], None] = lambda _topics: None
         self._watcher: sqlite3.Connection | None = None
         self._version: int | None = None
 
@@ -158,8 +160,8 @@ class SqliteDialect:
     def announce(self, topics: Collection[str]) -> None:
         """Other processes see the counter move."""
 
-    async def adopt(self, tx: object) -> tuple[Client, Style]:
-        raise ConfigError(f"{type(tx).__name__} is no transaction that the sqlite dialect knows.")
+    async def announce_within(self, tx: Transaction) -> None:
+        """Likewise."""
 
     async def findings(self) -> Sequence[Finding]:
         found = [Finding("ok", f"SQLite {sqlite3.sqlite_version}, {self._file.path}")]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from nimbusq.driver import Ended
 from nimbusq_database.database import Database
 from nimbusq_database.transaction import Transaction
+
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 0.25
+"""Seconds between two looks at a job that another process may end; nobody announces each job's end."""
 
 
 class DatabaseResults:
@@ -18,7 +23,7 @@ class DatabaseResults:
     async def wait(self, job_id: str, timeout: float) -> Ended | None:
         database = self._database
         clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout
+        deadline, pause = clock() + timeout, _FIRST_PAUSE
 
         async def body(tx: Transaction) -> Ended | None:
             return await ended(tx, job_id)
@@ -31,7 +36,8 @@ class DatabaseResults:
                 remaining = deadline - clock()
                 if remaining <= 0:
                     return None
-                await database.dialect.change(rung, remaining)
+                await database.dialect.change(rung, min(remaining, pause))
+                pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
 async def ended(tx: Transaction, job_id: str) -> Ended | None:

@@ -1,0 +1,127 @@
+"""The plain cases of claim, extend and settle as single statements, where each statement is a round trip.
+
+They do what `claim`, `extend` and `settle` do, or nothing at all and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nimbusq.driver import (
+    Claim,
+    Claimed,
+    Done,
+    PutBack,
+    Renewal,
+    Retry,
+    Settled,
+    Settlement,
+    SettleStatus,
+    Want,
+)
+from nimbusq_database.claim import Look, due_in
+from nimbusq_database.job_row import to_claim
+from nimbusq_database.settle import history_columns
+from nimbusq_database.texts import storable
+from nimbusq_database.transaction import Transaction
+
+
+async def claim(tx: Transaction, want: Want) -> Look | None:
+    """Claim what is due, if nothing has to be judged for it; None if the longer way must be gone."""
+    if any(lane.rate for lane in want.lanes):
+        return None
+    rows = await tx.fetch(
+        "claim_plain",
+        token=want.token,
+        lease=want.lease,
+        limit=want.limit,
+        queues=[lane.queue for lane in want.lanes],
+        limits=[lane.limit for lane in want.lanes],
+    )
+    if rows[0]["judge"]:
+        return None
+    claims = [to_claim(row, want.token) for row in rows if row["id"] is not None]
+    for row, one in zip(rows, claims, strict=False):
+        lease_until = row["now"] + want.lease
+        tx.note(
+            "claim", one.id, one.token, one.attempt, at=row["now"], fence=one.fence, lease_until=lease_until
+        )
+    waits = not claims and want.wait > 0
+    return Look(Claimed(claims=claims), await due_in(tx, want) if waits else None)
+
+
+async def extend(tx: Transaction, claims: Sequence[Claim], lease: float) -> list[Renewal]:
+    """Renew leases; see `nimbusq_database.extend`."""
+    if not claims:
+        return []
+    ids, tokens = [claim.id for claim in claims], [claim.token for claim in claims]
+    rows = await tx.fetch("extend_plain", ids=ids, tokens=tokens, lease=lease)
+    if tx.audited:
+        now = await tx.now()
+        for one in [claim for claim, row in zip(claims, rows, strict=True) if row["held"]]:
+            tx.note("extend", one.id, one.token, one.attempt, at=now, lease_until=now + lease)
+    return [_renewal(row) for row in rows]
+
+
+def _renewal(row: Any) -> Renewal:
+    if not row["held"]:
+        return Renewal.LOST
+    return Renewal.CANCEL if row["cancel_asked"] else Renewal.RENEWED
+
+
+def settles(settlements: Sequence[Settlement]) -> bool:
+    """Whether `settle` can do it: nothing is pushed, counted or failed for good, and no job comes twice."""
+    plain = not any(one.push or one.record or one.failed for one in settlements)
+    return plain and len({one.claim.id for one in settlements}) == len(settlements)
+
+
+async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Settled]:
+    """Apply what is still held; see `nimbusq_database.settle`."""
+    if not settlements:
+        return []
+    results = [one for one in settlements if isinstance(one.outcome, Done) and one.outcome.result is not None]
+    rows = await tx.fetch(
+        "settle_plain",
+        rows=[_asked(one) for one in settlements],
+        result_ids=[one.claim.id for one in results],
+        results=[one.outcome.result for one in results if isinstance(one.outcome, Done)],
+        ttls=[one.result_ttl for one in results],
+        history=[history_columns(one.history) for one in settlements if one.history and one.terminal],
+    )
+    settled = [one for one, row in zip(settlements, rows, strict=True) if row["settled"]]
+    tx.topics.update(f"job:{one.claim.id}" if one.terminal else one.claim.queue for one in settled)
+    if tx.audited and settled:
+        await _note(tx, settled)
+    return [_answer(row) for row in rows]
+
+
+def _asked(settlement: Settlement) -> dict[str, Any]:
+    outcome = settlement.outcome
+    asked: dict[str, Any] = {
+        "id": settlement.claim.id,
+        "token": settlement.claim.token,
+        "ends": settlement.terminal,
+    }
+    if isinstance(outcome, Retry):
+        asked |= {"delay": outcome.delay, "counted": 0, "retries": True, "error": storable(outcome.error)}
+    elif isinstance(outcome, PutBack):
+        asked |= {"delay": outcome.delay, "counted": int(outcome.counted), "retries": False}
+    return asked
+
+
+def _answer(row: Any) -> Settled:
+    if row["settled"]:
+        return Settled(SettleStatus.SETTLED)
+    return Settled(SettleStatus.ALREADY if row["already"] else SettleStatus.LOST)
+
+
+async def _note(tx: Transaction, settled: Sequence[Settlement]) -> None:
+    now = await tx.now()
+    for one in settled:
+        claim, outcome = one.claim, one.outcome
+        if isinstance(outcome, Retry | PutBack):
+            event = "retry" if isinstance(outcome, Retry) else "release"
+            tx.note(event, claim.id, claim.token, claim.attempt, at=now, run_at=now + outcome.delay)
+        else:
+            tx.note(type(outcome).__name__.lower(), claim.id, claim.token, claim.attempt, at=now)

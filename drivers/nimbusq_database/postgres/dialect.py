@@ -1,0 +1,187 @@
+"""PostgreSQL: batched claims with SKIP LOCKED, one statement a plain verb, LISTEN/NOTIFY beside polling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+import asyncpg
+
+from nimbusq.driver import DriverSettings, Finding
+from nimbusq.errors import StoreUnavailable
+from nimbusq_database.client import Client, Work
+from nimbusq_database.failures import OutcomeUnknown
+from nimbusq_database.postgres import doctor
+from nimbusq_database.postgres.address import PostgresAddress
+from nimbusq_database.postgres.client import PostgresClient
+from nimbusq_database.postgres.failures import leaves_connection_sound, may_retry, translated
+from nimbusq_database.postgres.listener import Listener
+from nimbusq_database.postgres.notifier import Notifier, payloads
+from nimbusq_database.postgres.pool import Connections
+from nimbusq_database.statements import Part, Spelling
+from nimbusq_database.transaction import Transaction
+
+T = TypeVar("T")
+
+_LOCK: Final = "select pg_advisory_xact_lock(hashtextextended($1, 0))"
+_POLL: Final = 0.5
+"""Seconds between two looks for news where nobody tells of them."""
+_POLL_BESIDE: Final = 1.0
+"""The same beside a listener that hears."""
+
+
+class PostgresDialect:
+    """`nimbusq_database.dialect.Dialect` for one database. Its tables lie where the search path says."""
+
+    name = "postgres"
+    creates = False
+    spelling = Spelling(
+        style="dollar",
+        now="extract(epoch from statement_timestamp())::float8",  # stable, so that an index can serve it
+        clock="extract(epoch from statement_timestamp())::float8",
+        contains=lambda name: f"= any (:{name}::text[])",
+        greatest="greatest",
+        least="least",
+        for_update="for update",
+        skip_locked="for update skip locked",
+    )
+
+    def __init__(self, address: PostgresAddress, prefix: str) -> None:
+        self._address = address
+        self._prefix = prefix
+        self._channel = f"{prefix}_jobs"
+        self._connections = Connections(address)
+        self._listener: Listener | None = None
+        self._notifier: Notifier | None = None
+        self.heard: Callable[[Collection[str]], None] = lambda _topics: None
+        self.single = True
+
+    @classmethod
+    def from_url(cls, url: str, settings: DriverSettings) -> Self:
+        """See `PostgresAddress.from_url`."""
+        return cls(PostgresAddress.from_url(url), settings.prefix)
+
+    def clone(self) -> Self:
+        return type(self)(self._address, self._prefix)
+
+    async def open(self) -> None:
+        await self._connections.open()
+        self._listener = Listener(self._address, self._channel, self.heard)
+        self._notifier = Notifier(self._notify)
+        self._notifier.open()
+
+    async def aclose(self) -> None:
+        notifier, listener = self._notifier, self._listener
+        self._notifier = self._listener = None
+        if notifier:
+            await notifier.aclose()
+        if listener:
+            await listener.aclose()
+        await self._connections.aclose()
+
+    async def transact(self, work: Work[T], *, limit: float) -> T:
+        return await self._repeat(self._transact, work, limit)
+
+    async def run(self, work: Work[T], *, limit: float) -> T:
+        """Behind a pooler a statement is prepared and run in two steps, which only a transaction binds."""
+        return await self._repeat(self._transact if self._address.pooled else self._plain, work, limit)
+
+    async def read(self, work: Work[T], *, limit: float) -> T:
+        return await self.run(work, limit=limit)
+
+    async def exclusively(self, work: Work[T]) -> T:
+        async def locked(client: Client) -> T:
+            await client.fetch((Part(_LOCK, ("name",)),), {"name": f"{self._prefix}_migrations"})
+            return await work(client)
+
+        return await self.transact(locked, limit=60.0)
+
+    async def change(self, rung: asyncio.Event, seconds: float) -> None:
+        listener = self._listener
+        if listener:
+            await listener.check()
+        poll = _POLL_BESIDE if listener and listener.hears else _POLL
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(poll, seconds)):
+                await rung.wait()
+
+    def announce(self, topics: Collection[str]) -> None:
+        if self._notifier:
+            self._notifier.tell(topics)
+
+    async def announce_within(self, tx: Transaction) -> None:
+        """PostgreSQL delivers it with the application's commit."""
+        for payload in payloads(tx.topics):
+            await tx.fetch("notify", channel=self._channel, queues=payload)
+
+    async def findings(self) -> Sequence[Finding]:
+        return await self.read(doctor.findings, limit=5.0) + await self._listening()
+
+    async def _listening(self) -> list[Finding]:
+        if not self._address.listen:
+            return [Finding("warning", "no LISTEN (pooled, or listen=off): idle workers look every 0.5 s")]
+        listener = Listener(self._address, self._channel, lambda _queues: None)
+        try:
+            heard = await listener.proves()
+        finally:
+            await listener.aclose()
+        if heard:
+            return [Finding("ok", "LISTEN hears")]
+        return [
+            Finding("warning", "LISTEN hears nothing (a pooler in between?): idle workers look every 0.5 s")
+        ]
+
+    async def _notify(self, payload: str) -> None:
+        async def work(client: Client) -> None:
+            await client.fetch((Part("select pg_notify($1, $2)", ("channel", "payload")),), sent)
+
+        sent = {"channel": self._channel, "payload": payload}
+        await self.run(work, limit=2.0)
+
+    async def _repeat(self, attempt: _Attempt[T], work: Work[T], limit: float) -> T:
+        """Run the work, again after a deadlock. What is lost once a commit may be under way is OutcomeUnknown."""
+        until = asyncio.get_running_loop().time() + limit
+        sent = _Sent()
+        try:
+            with translated(self._address.shown):
+                while True:
+                    sent.commit = False
+                    try:
+                        async with self._connections.one(until) as connection:
+                            return await attempt(connection, work, sent)
+                    except asyncpg.PostgresError as error:
+                        if not may_retry(error):
+                            raise
+        except StoreUnavailable as error:
+            if sent.commit:
+                raise OutcomeUnknown(str(error)) from error
+            raise
+
+    async def _plain(self, connection: Any, work: Work[T], sent: _Sent) -> T:
+        sent.commit = True
+        return await work(PostgresClient(connection))
+
+    async def _transact(self, connection: Any, work: Work[T], sent: _Sent) -> T:
+        await connection.execute("begin")
+        try:
+            answer = await work(PostgresClient(connection))
+        except BaseException as error:
+            if leaves_connection_sound(error):
+                await connection.execute("rollback")
+            raise
+        sent.commit = True
+        await connection.execute("commit")
+        return answer
+
+
+@dataclass(slots=True)
+class _Sent:
+    """commit: it may be under way, so that a lost connection leaves the outcome open."""
+
+    commit: bool = False
+
+
+_Attempt: TypeAlias = Callable[[Any, Work[T], _Sent], Awaitable[T]]

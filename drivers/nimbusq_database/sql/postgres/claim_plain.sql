@@ -1,0 +1,52 @@
+-- A whole claim where nothing needs to be judged: no lease may have ended, the token is new, and no candidate
+-- has a gate or an ending. Otherwise nothing is changed, and the claim goes its longer way.
+-- Parameters: token, lease in seconds, limit; queues and limits, lane by lane.
+-- Returns: judge (1: the longer way), and the columns of a claim; one row without an id where nothing was due.
+with gate as materialized (
+  select
+    exists (select from {p}jobs where token = :token)
+    or exists (select from {p}jobs where check_at <= {now}) as closed
+),
+candidates as materialized (
+  select j.*, lane.place
+  from unnest(:queues::text[], :limits::int[]) with ordinality as lane (queue, room, place)
+  cross join lateral (
+    select j.*
+    from generate_series(1, 10) as p (priority)
+    cross join lateral (
+      select
+        j.id, j.queue, j.wire, j.attempts, j.max_attempts, j.releases, j.blocks, j.reclaims, j.fence, j.run_at,
+  j.ending, j.cancel_asked,
+        j.seq, j.priority,
+        j.gated = 1 or j.ending is not null or j.cancel_asked = 1 or coalesce(j.expires_at <= {now}, false)
+        or (j.batch_id is not null and exists (
+          select from {p}batches b where b.id = j.batch_id and b.cancelled = 1
+        )) as judged
+      from {p}jobs j
+      where j.queue = lane.queue and j.priority = p.priority and j.state = 'queued' and j.run_at <= {now}
+      order by j.run_at, j.seq
+      limit lane.room
+      for update of j skip locked
+    ) j
+    limit lane.room
+  ) j
+  where not (select closed from gate)
+    and not exists (select from {p}paused_queues paused where paused.queue = lane.queue)
+  limit :limit
+),
+verdict as materialized (
+  select coalesce(bool_or(judged), false) as judged from candidates
+),
+taken as (
+  update {p}jobs
+  set state = 'leased', token = :token, attempts = attempts + 1, fence = fence + 1,
+    lease_until = {now} + :lease, check_at = {now} + :lease
+  where id = any (array(select id from candidates)) and not (select judged from verdict)
+)
+select
+  (gate.closed or verdict.judged)::int as judge,
+  j.id, j.queue, j.wire, j.attempts, j.max_attempts, j.releases, j.blocks, j.reclaims, j.fence, j.run_at,
+  j.ending, j.cancel_asked,
+  {now} as now
+from gate cross join verdict left join candidates j on not verdict.judged
+order by j.place, j.priority, j.run_at, j.seq;

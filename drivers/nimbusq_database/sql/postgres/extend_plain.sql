@@ -1,0 +1,23 @@
+-- Renews leases in one statement. A row that somebody else has locked is skipped, and is still the claim's if its
+-- token says so.
+-- Parameters: ids and tokens, claim by claim; lease in seconds. Returns: id, held, cancel_asked.
+with asked as materialized (
+  select * from unnest(:ids::text[], :tokens::text[]) with ordinality as claim (id, token, place)
+),
+mine as materialized (
+  select j.id from {p}jobs j join asked on asked.id = j.id and asked.token = j.token
+  where j.id = any (:ids::text[])
+  order by j.id
+  for update of j skip locked
+),
+renewed as (
+  update {p}jobs
+  set lease_until = greatest(lease_until, {now} + :lease),
+    held_until = case when overlap_digest is null then held_until
+      else {now} + least(:lease, coalesce(overlap_expire, :lease)) end
+  where id = any (array(select id from mine))
+)
+select
+  asked.id, (j.token is not null and j.token = asked.token)::int as held, coalesce(j.cancel_asked, 0) as cancel_asked
+from asked left join {p}jobs j on j.id = asked.id
+order by asked.place;

@@ -1,0 +1,4 @@
+-- Frees the unique locks of jobs that have ended, unless another job holds them by now.
+-- Parameters: rows of [digest, token].
+delete from {p}locks using jsonb_array_elements(:rows::jsonb) as freed (value)
+where digest = value ->> 0 and token = value ->> 1;
