@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 
 from nimbusq.driver import Claim
 from nimbusq.envelope import Envelope
-from nimbusq.errors import LeaseLost, NimbusqError
+from nimbusq.errors import InvalidOption, LeaseLost, NimbusqError
 
 _current: ContextVar[JobContext | None] = ContextVar("nimbusq_job", default=None)
 
@@ -96,8 +97,16 @@ class JobContext:
         return self.envelope.tags
 
     def progress(self, done: float, total: float | None = None, **details: Any) -> None:
-        """Say how far the run is; shown by the dashboard and `nimbusq jobs show` with the worker's next report."""
-        self.progressed = {"done": done, **({} if total is None else {"total": total}), **details}
+        """Say how far the run is; shown by the dashboard and `nimbusq jobs show` with the worker's next report.
+
+        Raises InvalidOption for details that JSON cannot hold.
+        """
+        told = {"done": done, **({} if total is None else {"total": total}), **details}
+        try:
+            json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise InvalidOption(f"progress takes numbers and what JSON can hold: {error}.") from error
+        self.progressed = told
 
     def check(self) -> None:
         """Raise LeaseLost if the lease is gone; for long loops that never await."""

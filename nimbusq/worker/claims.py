@@ -66,12 +66,14 @@ class ClaimLoop:
     def stop(self) -> None:
         """Claim no more."""
         self._stop.set()
+        self._slots.nudge()
+        self._settler.nudge()
 
     async def run(self) -> None:
         """Claim until stopped. Ends with an error only when claiming fails for reasons of our own."""
         pace = Pace()
         while not self._stop.is_set():
-            if not await self._room():
+            if not await self._room() or self._stop.is_set():
                 continue
             try:
                 await self.once(wait=self._wait)

@@ -7,22 +7,25 @@ chain does not recurse. A job that was released or is blocked stays queued for a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any
 
-from nimbusq.driver import Claim, Lane, Outcome, PutBack, Retry, Settlement, Want
+from nimbusq.driver import Claim, Lane, Outcome, PutBack, Retry, Want
 from nimbusq.ids import new_token
 from nimbusq.manager import Manager
+from nimbusq.outcome import header_of
 from nimbusq.worker.aftermath import Aftermath
-from nimbusq.worker.execute import conclude, ended_unrun, execute
-from nimbusq.worker.run import Run, Surroundings
+from nimbusq.worker.execute import conclude, ended_unrun, execute, interrupted
+from nimbusq.worker.run import Cut, Run, Surroundings
 
 LEASE = 3600.0
 RELEASED_FOR = 1.0
 """A released job is not due again within this drain."""
+LOOKS = 100
+"""So many due jobs are looked at for their queues."""
 
 
 class InlineRunner:
@@ -49,8 +52,9 @@ class InlineRunner:
         ours = set(job_ids)
         self._ours |= ours
         try:
-            while (claim := await self._claim()) is not None:
-                await self._run(claim)
+            while claims := await self._claim():
+                for claim in claims:
+                    await self._run(claim)
             for job_id in ours & self._under_way.keys():
                 await self._under_way[job_id].wait()
             errors = [self._errors[job_id] for job_id in ours if job_id in self._errors]
@@ -64,16 +68,15 @@ class InlineRunner:
             raise errors[-1]
         return ended
 
-    async def _claim(self) -> Claim | None:
+    async def _claim(self) -> Sequence[Claim]:
+        """The next job that is due, of any queue, and those to be ended unrun that were found on the way."""
         jobs = self._manager.require("jobs", "running jobs inline")
-        due, _ = await jobs.list(state="ready", limit=1)
-        if not due:
-            return None
-        lanes = (Lane(queue=due[0].queue, limit=1),)
-        claimed = await self._manager.adapter.claim(
-            Want(token=new_token(), limit=1, lease=LEASE, lanes=lanes)
-        )
-        return claimed.claims[0] if claimed.claims else None
+        due, _ = await jobs.list(state="ready", limit=LOOKS)
+        lanes = tuple(Lane(queue=queue, limit=1) for queue in dict.fromkeys(view.queue for view in due))
+        if not lanes:
+            return ()
+        want = Want(token=new_token(), limit=1, lease=LEASE, lanes=lanes)
+        return (await self._manager.adapter.claim(want)).claims
 
     async def _run(self, claim: Claim) -> None:
         run = Run(claim, self._around)
@@ -82,16 +85,36 @@ class InlineRunner:
             if claim.ending is not None:
                 outcome: Outcome | None = ended_unrun(run)
             else:
-                outcome = await asyncio.get_running_loop().create_task(execute(run), context=copy_context())
-            if outcome is not None:
-                await self._settle(run, await conclude(run, _without_delay(outcome)))
+                outcome = await self._outcome(run)
+            await self._settle(run, outcome)
         finally:
             self._under_way.pop(claim.id).set()
+
+    async def _outcome(self, run: Run) -> Outcome | None:
+        """The run has a task of its own, so that cancelling the sender interrupts the job like a shutdown does."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(execute(run), context=Context())
+        run.task = task
+        header = header_of(run.claim)
+        if header is not None and header.timeout is not None:
+            run.timers.append(loop.call_later(header.timeout, run.cut, Cut.TIMEOUT))
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            run.cut(Cut.SHUTDOWN)
+            await asyncio.wait({task}, timeout=self._manager.settings.cancel_grace)
+            if task.done():
+                await self._settle(run, interrupted(run) if task.cancelled() else task.result())
+            raise
+        return task.result()
 
     def _call_in_thread(self, call: Callable[[], Any]) -> Future[Any]:
         return self._threads.submit(copy_context().run, call)
 
-    async def _settle(self, run: Run, settlement: Settlement) -> None:
+    async def _settle(self, run: Run, outcome: Outcome | None) -> None:
+        if outcome is None:
+            return
+        settlement = await conclude(run, _without_delay(outcome))
         answer = (await self._manager.adapter.settle([settlement]))[0]
         if settlement.terminal and run.claim.id in self._ours:
             self._ended.add(run.claim.id)

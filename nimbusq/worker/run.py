@@ -54,7 +54,7 @@ class Run:
         if header is not None:
             self.context = JobContext(claim, header, _StampedLog(claim))
         self.job: Job | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[Any] | None = None
         self.started = time.perf_counter()
         self.cut_by: Cut | None = None
         self.error: BaseException | None = None

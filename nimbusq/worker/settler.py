@@ -71,6 +71,10 @@ class Settler:
         self._closing = True
         self._woken.set()
 
+    def nudge(self) -> None:
+        """Let whoever waits for relief look again."""
+        self._relieved.set()
+
     async def relief(self, timeout: float) -> None:
         """Wait until a group is settled, at most `timeout` seconds."""
         self._relieved.clear()

@@ -42,6 +42,10 @@ class Slots:
             for queue, limit in self._queues.items()
         )
 
+    def nudge(self) -> None:
+        """Let whoever waits look again."""
+        self._changed.set()
+
     def take(self, queue: str) -> None:
         self._taken[queue] += 1
         self._took.set()

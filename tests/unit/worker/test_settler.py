@@ -68,8 +68,10 @@ async def test_after_a_lost_reply_the_same_settlement_is_sent_again(bench: Bench
 
 
 async def test_a_settlement_is_given_up_when_its_lease_has_lapsed(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr("nimbusq.worker.pace.FIRST", 0.05)
+    monkeypatch.setattr("nimbusq.worker.pace.CAP", 0.05)
     done: list[int] = []
 
     class Twice(Job):

@@ -75,6 +75,23 @@ async def test_a_second_stop_does_not_wait_for_the_grace(bench: Bench) -> None:
     assert (await bench.view(receipt.id)).attempt == 0
 
 
+async def test_a_worker_with_no_free_slot_stops_as_quickly(bench: Bench) -> None:
+    """It sleeps for a third of its lease then, and must be woken."""
+    begun = asyncio.Event()
+
+    class Endless(Job):
+        async def handle(self) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+    await dispatch(Endless()).send()
+    before = time.monotonic()
+    async with bench.working(concurrency=1, grace=0.0, lease=120.0):
+        await happens(begun)
+        await asyncio.sleep(0.02)
+    assert time.monotonic() - before < 2
+
+
 async def test_a_job_with_no_retries_fails_as_interrupted(bench: Bench) -> None:
     begun = asyncio.Event()
 
