@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from nimbusq.driver import Claim, Claimed, Ending, Lost, Want
 from nimbusq.envelope import Envelope, Unreadable, decode
 from nimbusq_kafka.broker_clock import BrokerClock
 from nimbusq_kafka.hands import Hands, Hold, Place, Stage
 from nimbusq_kafka.member import Member
+from nimbusq_kafka.news import within
 from nimbusq_kafka.partition import Partition
 from nimbusq_kafka.records import Counters, Received, due_at, job_id, timestamp
 from nimbusq_kafka.troubles import CommitRefused
@@ -50,32 +51,31 @@ class Claimer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + want.wait
         while True:
+            news = self._member.news.listen()
             catch = Catch(want, want.limit)
             try:
-                await self._collect(catch)
+                self._collect(catch)
                 await self._confirm(catch)
             except BaseException:  # cancelled, or no answer: the next commit says that nothing has started
                 self.void(catch.holds)
                 raise
             if catch.holds or catch.lost:
                 return Claimed([hold.claim for hold in catch.holds], catch.lost)
-            left = deadline - loop.time()
-            if left <= 0:
+            if not await within(deadline - loop.time(), news.wait()):
                 return Claimed()
-            await self._arrival(want, left)
 
     # --- taking ------------------------------------------------------------------------------------------------
 
-    async def _collect(self, catch: Catch) -> None:
+    def _collect(self, catch: Catch) -> None:
         """Serve the lanes in order, the partitions of each in turn; with nothing free, lost leases only."""
         for lane in catch.want.lanes:
             partitions = self._in_turn(lane.queue)
             room = min(lane.limit, catch.room)
             if room > 0:
-                catch.room -= await self._serve(catch, partitions, room)
+                catch.room -= self._serve(catch, partitions, room)
             else:
                 for partition in partitions:
-                    await self._look_for_lost(catch, partition)
+                    self._look_for_lost(catch, partition)
 
     def _in_turn(self, queue: str) -> list[Partition]:
         """The queue's partitions, beginning with another one each time."""
@@ -84,43 +84,40 @@ class Claimer:
         start = self._turn % len(partitions) if partitions else 0
         return partitions[start:] + partitions[:start]
 
-    async def _serve(self, catch: Catch, partitions: Sequence[Partition], room: int) -> int:
+    def _serve(self, catch: Catch, partitions: Sequence[Partition], room: int) -> int:
         """Take up to `room` jobs to run, an equal part of each partition, until all have given what they have."""
         taken = 0
         while partitions and taken < room:
             quantum = -(-(room - taken) // len(partitions))
             fruitful = []
             for partition in partitions:
-                got = await self._take(catch, partition, min(quantum, room - taken))
+                got = self._take(catch, partition, min(quantum, room - taken))
                 taken += got
                 if got:
                     fruitful.append(partition)
             partitions = fruitful
         return taken
 
-    async def _take(self, catch: Catch, partition: Partition, most: int) -> int:
+    def _take(self, catch: Catch, partition: Partition, most: int) -> int:
         most = min(most, partition.window.room)
         if most <= 0:
             return 0
-        if len(partition.inbox) < most:
-            await self._member.pull(partition, most - len(partition.inbox))
         taken = 0
-        while partition.alive and partition.inbox and taken < most and catch.endings < _ENDINGS:
-            hold = self._start(catch, partition, partition.inbox.popleft())
+        while partition.inbox and taken < most and catch.endings < _ENDINGS:
+            hold = self._start(catch, partition, partition.take())
             taken += hold.claim.ending is None
+        if not partition.reading and len(partition.inbox) <= partition.low:
+            self._member.appetite.ring()
         return taken
 
-    async def _look_for_lost(self, catch: Catch, partition: Partition) -> None:
+    def _look_for_lost(self, catch: Catch, partition: Partition) -> None:
         """Tell the runs that a former owner left behind, and hand out those that may not run again."""
-        if not partition.owes:
-            return
-        await self._member.pull(partition, _ENDINGS)
-        for record in list(partition.inbox):
+        for record in list(partition.inbox) if partition.missed else ():
             if record.offset not in partition.missed or catch.endings >= _ENDINGS:
                 continue
             counters = Counters.of(record)
             if self._attempts(partition, record, counters) >= _max_attempts(_envelope(record)):
-                partition.inbox.remove(record)
+                partition.take_out(record)
                 self._start(catch, partition, record)
             else:
                 self._tell_lost(catch, partition, record, counters, _envelope(record))
@@ -216,29 +213,9 @@ class Claimer:
                 continue
             self._hands.drop(hold)
             hold.partition.window.withdraw(hold.record.offset)
-            hold.partition.inbox.appendleft(hold.record)
+            hold.partition.put_back(hold.record)
             self._committer.touch(hold.partition)
         self._member.news.ring()
-
-    # --- waiting -----------------------------------------------------------------------------------------------
-
-    async def _arrival(self, want: Want, timeout: float) -> None:
-        """Wait until there may be something to take, at most `timeout` seconds; cancelling it loses nothing."""
-        queues = [lane.queue for lane in want.lanes if min(lane.limit, want.limit) > 0]
-        news = asyncio.ensure_future(self._member.news.wait())
-        waits: set[asyncio.Future[Any]] = {news}
-        if partitions := [
-            p for queue in queues for p in self._member.ready_partitions(queue) if p.window.room
-        ]:
-            waits.add(asyncio.ensure_future(self._member.read(partitions, timeout=timeout, most=1)))
-        try:
-            done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-        for wait in done:
-            wait.result()
 
 
 def _envelope(record: Received) -> Envelope | Unreadable:

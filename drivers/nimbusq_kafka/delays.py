@@ -19,10 +19,11 @@ from typing import Final
 from nimbusq.errors import StoreError
 from nimbusq_kafka.broker_clock import BrokerClock
 from nimbusq_kafka.member import Member
+from nimbusq_kafka.news import within
 from nimbusq_kafka.outbox import Outbox
-from nimbusq_kafka.partition import READ_AHEAD, Partition
+from nimbusq_kafka.partition import Partition
 from nimbusq_kafka.records import Counters, Outgoing, Received, again, due_at
-from nimbusq_kafka.topics import TopicNames
+from nimbusq_kafka.topics import DelayClass, TopicNames
 from nimbusq_kafka.troubles import translated
 from nimbusq_kafka.window import FULL
 
@@ -30,8 +31,9 @@ log = logging.getLogger("nimbusq.kafka")
 
 _CHUNK: Final = 500
 """Most records of one step, so that a rebalance never waits long for one."""
+READ_AHEAD: Final = 50_000
+"""Records of one partition in the heap."""
 _LOOK: Final = 1.0
-"""Seconds after which the reader looks again which partitions have room."""
 _RETRY: Final = 1.0
 _ASK_CLOCK_WITHIN: Final = 60.0
 """Only when a job is due this soon need the brokers' time be known well."""
@@ -49,7 +51,7 @@ class Waiting:
 
 
 class Delays:
-    """Owned by the consumer's event loop: `read` fills the heap, `forward` empties it."""
+    """Owned by the consumer's event loop: `line_up` fills the heap, `forward` empties it."""
 
     def __init__(self, member: Member, outbox: Outbox, names: TopicNames, clock: BrokerClock) -> None:
         self._member = member
@@ -63,67 +65,46 @@ class Delays:
 
     # --- reading -----------------------------------------------------------------------------------------------
 
-    async def read(self) -> None:
-        """Read ahead, until cancelled."""
-        while True:
-            self._forget_the_gone()
-            partitions = [one for one in self._member.delay_partitions() if await self._has_room(one)]
-            if not partitions:
-                await self._pause(_LOOK)
-                continue
-            try:
-                await self._member.read(partitions, timeout=_LOOK, most=_CHUNK)
-            except StoreError as error:
-                log.warning("delayed jobs cannot be read: %s", error)
-                await asyncio.sleep(_RETRY)
-            for partition in partitions:
-                self._line_up(partition)
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._member.news.wait()
-        except TimeoutError:
-            pass
-
-    def _line_up(self, partition: Partition) -> None:
+    def line_up(self, partition: Partition) -> None:
+        """Move the records of the inbox into the heap."""
         first = self._heap[0] if self._heap else None
         while partition.inbox:
-            record = partition.inbox.popleft()
+            record = partition.take()
             counters = Counters.of(record)
-            heapq.heappush(
-                self._heap, Waiting(due_at(record, counters), next(self._order), partition, record, counters)
-            )
+            waiting = Waiting(due_at(record, counters), next(self._order), partition, record, counters)
+            heapq.heappush(self._heap, waiting)
+            partition.ahead += 1
         if self._heap and self._heap[0] is not first:
             self._sooner.set()
+
+    def has_room(self, partition: Partition) -> bool:
+        """The partition may be read on."""
+        return partition.ahead < READ_AHEAD and partition.window.size < FULL
+
+    async def make_room(self) -> None:
+        """Once a second, where reading has stopped and what is behind may be due: move the oldest on."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            self._forget_the_gone()
+            for partition in self._member.partitions:
+                if partition.delay is not None and not self.has_room(partition):
+                    await self._make_room_in(partition, partition.delay)
+
+    async def _make_room_in(self, partition: Partition, delay: DelayClass) -> None:
+        if partition.read_until + delay.least > self._clock.now():
+            return  # whatever is behind was written later still, and is not due yet
+        held = [waiting for waiting in self._heap if waiting.partition is partition]
+        oldest = sorted(held, key=lambda waiting: waiting.record.offset)[:_CHUNK]
+        moved = await self._hand_over(oldest)
+        self._heap = [waiting for waiting in self._heap if id(waiting) not in moved]
+        heapq.heapify(self._heap)
+        self._member.appetite.ring()
 
     def _forget_the_gone(self) -> None:
         """Drop what belongs to partitions that another member has now."""
         if any(not waiting.partition.alive for waiting in self._heap):
             self._heap = [waiting for waiting in self._heap if waiting.partition.alive]
             heapq.heapify(self._heap)
-
-    # --- the bound ---------------------------------------------------------------------------------------------
-
-    async def _has_room(self, partition: Partition) -> bool:
-        held = self._held(partition)
-        if len(held) < READ_AHEAD and partition.window.size < FULL:
-            return True
-        assert partition.delay is not None
-        if partition.read_until + partition.delay.least > self._clock.now():
-            return False  # whatever is behind is not due yet
-        await self._move_on(held)
-        return False
-
-    def _held(self, partition: Partition) -> list[Waiting]:
-        return [waiting for waiting in self._heap if waiting.partition is partition]
-
-    async def _move_on(self, held: Sequence[Waiting]) -> None:
-        """Write the oldest records anew with what is left of their delays, so that the window moves forward."""
-        oldest = sorted(held, key=lambda waiting: waiting.record.offset)[:_CHUNK]
-        moved = await self._hand_over(oldest)
-        self._heap = [waiting for waiting in self._heap if id(waiting) not in moved]
-        heapq.heapify(self._heap)
 
     # --- forwarding --------------------------------------------------------------------------------------------
 
@@ -133,7 +114,7 @@ class Delays:
             self._sooner.clear()
             await self._ask_clock()
             if (seconds := self._until_due()) > 0:
-                await self._sleep(seconds)
+                await within(min(seconds, _ASK_CLOCK_WITHIN / 2), self._sooner.wait())
                 continue
             due = self._pop_due()
             moved = await self._hand_over(due)
@@ -145,13 +126,6 @@ class Delays:
 
     def _until_due(self) -> float:
         return self._heap[0].due - self._clock.now() if self._heap else float("inf")
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(min(seconds, _ASK_CLOCK_WITHIN / 2)):
-                await self._sooner.wait()
-        except TimeoutError:
-            pass
 
     def _pop_due(self) -> list[Waiting]:
         now, due = self._clock.now(), list[Waiting]()
@@ -169,6 +143,7 @@ class Delays:
             moved = [waiting for waiting, failure in zip(batch, failures, strict=True) if failure is None]
             for waiting in moved:
                 waiting.partition.window.finish(waiting.record.offset)
+                waiting.partition.ahead -= 1
                 self._member.committer.touch(waiting.partition)
         for failure in failures:
             if failure is not None:

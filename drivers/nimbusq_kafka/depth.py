@@ -86,7 +86,9 @@ class DepthMeter:
     async def _connected(self) -> Any:
         async with self._opening:
             if self._consumer is None:
-                consumer = AIOKafkaConsumer(**self._config.for_client())
+                consumer = AIOKafkaConsumer(
+                    **{"retry_backoff_ms": 10, **self._config.for_client()}
+                )  # it backs off once a topic
                 with translating("connecting"):
                     try:
                         async with asyncio.timeout(DEADLINE):

@@ -8,6 +8,7 @@ happened, running jobs and all; one that comes to a new owner begins from what w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -35,6 +36,9 @@ log = logging.getLogger("nimbusq.kafka")
 
 GRACE: Final = 1.0
 """Seconds for which a rebalance waits for running jobs: most are shorter, and the whole group waits."""
+FETCH_WAIT_MS: Final = 250
+"""How long a fetch waits at a broker. Metadata requests queue behind it, and so does a rebalance; idle workers
+pay for each."""
 _RETRY: Final = 0.5
 
 
@@ -63,6 +67,8 @@ class Member:
         self.owner = secrets.token_bytes(OWNER_BYTES)
         self.gate = Gate()
         self.news = News()
+        self.appetite = News()
+        """Rings when more partitions want to be read."""
         self.ended = News()
         """Rings when runs have ended."""
         self.committer = Committer(self.gate, self.owner, lambda: self._consumer)
@@ -79,7 +85,7 @@ class Member:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             fetch_min_bytes=1,
-            fetch_max_wait_ms=500,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
             max_partition_fetch_bytes=max(1_048_576, max_record(config)),
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
             session_timeout_ms=int(config.session_timeout * 1000),
@@ -141,7 +147,7 @@ class Member:
         """Wait until the group has been dealt anew; a refused commit may be the first sign that it will be."""
         await asyncio.sleep(0.05)
         while not self.steady:
-            await self.news.wait()
+            await self.news.listen().wait()
 
     def _holdings(self) -> tuple[list[Place], list[Place]]:
         """What this member tells the group when it joins."""
@@ -150,14 +156,6 @@ class Member:
         return list(self._partitions), [tp for tp, p in self._partitions.items() if p.window.running]
 
     # --- reading -----------------------------------------------------------------------------------------------
-
-    async def pull(self, partition: Partition, most: int) -> None:
-        """Move what has been fetched of the partition into its inbox, without waiting for more."""
-        try:
-            async with asyncio.timeout(DEADLINE):  # aiokafka makes it wait while the group rebalances
-                await self.read([partition], timeout=0.0, most=most)
-        except TimeoutError:
-            return
 
     async def read(self, partitions: Sequence[Partition], *, timeout: float, most: int) -> None:
         """Move up to `most` records into the partitions' inboxes, waiting up to `timeout` seconds for the first.
@@ -169,7 +167,7 @@ class Member:
             found = await self._consumer.getmany(*places, timeout_ms=int(timeout * 1000), max_records=most)
         for tp, records in found.items():
             if (partition := self._partitions.get(tp)) is not None:
-                partition.inbox.extend(partition.accept(records))
+                partition.accept(records)
 
     # --- rebalances --------------------------------------------------------------------------------------------
 
@@ -190,12 +188,10 @@ class Member:
             self._committed_at_revoke = await self.committer.commit()
 
     async def _let_runs_end(self, grace: float) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 while any(partition.window.running for partition in self._partitions.values()):
-                    await self.ended.wait()
-        except TimeoutError:
-            pass
+                    await self.ended.listen().wait()
 
     def deal(self, assigned: Collection[TopicPartition]) -> None:
         """The group has been dealt; `run` looks up what is known of the partitions."""
@@ -253,6 +249,7 @@ class Member:
         self.steady = True
         self.gate.open()
         self.news.ring()
+        self.appetite.ring()
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types

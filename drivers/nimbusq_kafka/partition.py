@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
 
 from aiokafka.structs import TopicPartition
 
 from nimbusq_kafka.records import Received
 from nimbusq_kafka.topics import DelayClass
 from nimbusq_kafka.window import Window
-
-READ_AHEAD: Final = 50_000
-"""Records of a delay partition that are kept in memory."""
 
 
 class Partition:
@@ -24,14 +20,18 @@ class Partition:
     """
 
     __slots__ = (
+        "ahead",
         "alive",
         "committed",
         "delay",
         "deleted",
         "inbox",
+        "inbox_bytes",
+        "low",
         "missed",
         "queue",
         "read_until",
+        "reading",
         "seen",
         "tp",
         "window",
@@ -44,6 +44,7 @@ class Partition:
         self.window = window
         self.missed = set(window.take_over())
         self.inbox: deque[Received] = deque()
+        self.inbox_bytes = 0
         self.seen = window.base
         self.committed = window.base
         """The low watermark that the brokers know."""
@@ -52,13 +53,18 @@ class Partition:
         self.read_until = 0.0
         """When the newest record that was read had been appended, on the brokers' clock."""
         self.alive = True
+        self.reading = True
+        """False while the inbox is full; see `nimbusq_kafka.reading`."""
+        self.low = 0
+        """Records in the inbox at which reading goes on."""
+        self.ahead = 0
+        """Of a delay partition: its records in the heap."""
 
-    def accept(self, records: Iterable[Received]) -> list[Received]:
-        """Take what was read; the records of it that are to be done, in order.
+    def accept(self, records: Iterable[Received]) -> None:
+        """Put what was read into the inbox, but for what is done with.
 
         Offsets that Kafka left out do not exist (any more). What was seen before comes again after a rebalance.
         """
-        fresh = []
         for record in records:
             if record.offset < self.seen:
                 continue
@@ -66,10 +72,28 @@ class Partition:
             self.seen = record.offset + 1
             self.read_until = record.timestamp / 1000
             if not self.window.is_done(record.offset):
-                fresh.append(record)
-        return fresh
+                self.put(record)
 
-    @property
-    def owes(self) -> bool:
-        """There are lost runs that have not been told yet."""
-        return bool(self.missed)
+    def put(self, record: Received) -> None:
+        self.inbox.append(record)
+        self.inbox_bytes += _size(record)
+
+    def put_back(self, record: Received) -> None:
+        """It is the next to be taken."""
+        self.inbox.appendleft(record)
+        self.inbox_bytes += _size(record)
+
+    def take(self) -> Received:
+        """The first record of the inbox."""
+        record = self.inbox.popleft()
+        self.inbox_bytes -= _size(record)
+        return record
+
+    def take_out(self, record: Received) -> None:
+        """This record of the inbox, wherever it is."""
+        self.inbox.remove(record)
+        self.inbox_bytes -= _size(record)
+
+
+def _size(record: Received) -> int:
+    return len(record.value or b"")

@@ -28,6 +28,7 @@ from nimbusq_kafka.hands import Hands
 from nimbusq_kafka.janitor import Janitor
 from nimbusq_kafka.member import Member
 from nimbusq_kafka.outbox import Outbox
+from nimbusq_kafka.reading import Reader
 from nimbusq_kafka.settling import Settling
 from nimbusq_kafka.topics import TopicNames
 
@@ -151,6 +152,7 @@ class _Parts:
         self.member = Member(config, names, self.cluster, hands)
         self.janitor = Janitor(self.member, self.cluster, delete=config.delete_records)
         self.delays = Delays(self.member, self.outbox, names, clock)
+        self.reader = Reader(self.member, self.delays)
         self.claimer = Claimer(self.member, hands, clock)
         self.settling = Settling(self.member, hands, self.outbox, names, clock)
         self.member.void = self.claimer.void
@@ -170,8 +172,9 @@ class _Parts:
             self.janitor.run(),
             self.member.run(),
             self.member.committer.run(),
-            self.delays.read(),
+            self.reader.run(),
             self.delays.forward(),
+            self.delays.make_room(),
         ]
 
     async def claim(self, want: Want) -> Claimed:
