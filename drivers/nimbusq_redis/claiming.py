@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from nimbusq.clock import SystemClock
 from nimbusq.driver import Claimed, PutBack, Settlement, Want
+from nimbusq.errors import StoreError
 from nimbusq_redis.claims import Look, lane_args, read_look
 from nimbusq_redis.doorbell import Doorbell
 from nimbusq_redis.link import Link
@@ -40,10 +42,13 @@ class Claimer:
         deadline = self._clock.monotonic() + want.wait
         await self._sweep_if_due()
         look = await self._look(want, repeatable=True)
-        while not (look.claimed.claims or look.claimed.lost):
-            if deadline - self._clock.monotonic() <= 0:
+        while not (look.claimed.claims or look.claimed.lost) and self._clock.monotonic() < deadline:
+            look_at, exactly = self._next_look(want, look)
+            rung = await self._wait(
+                want, look, min(look_at, deadline), exactly=exactly and look_at <= deadline
+            )
+            if rung is None and look_at > deadline:
                 break
-            rung = await self._wait(want, look, deadline)
             look = await self._look(want, rung=rung)
         return look.claimed
 
@@ -68,30 +73,31 @@ class Claimer:
             self._watches_until = self._clock.monotonic() + look.next_in
         return look
 
-    async def _wait(self, want: Want, look: Look, deadline: float) -> str | None:
-        """Wait for a bell, until something may be due or the claim's own wait is over."""
+    def _next_look(self, want: Want, look: Look) -> tuple[float, bool]:
+        """When to look again if no bell rings, on the monotonic clock, and whether to be there to the millisecond."""
         now = self._clock.monotonic()
-        look_at = min(now + _LOOK_EVERY, now + max(want.lease, 0.1), deadline)
-        exactly = False
-        if look.next_in is not None and not look.watches:
-            look_at = min(look_at, now + look.next_in + _spread(*_GRACE))
-        if now < self._watches_until < look_at or (look.watches and look.next_in == 0):
-            look_at, exactly = max(now, self._watches_until), True
-        rate_wait = look.claimed.retry_after
-        if rate_wait is not None and now + rate_wait < look_at:
-            look_at, exactly = now + rate_wait, True
-        queues = [lane.queue for lane in want.lanes if lane.limit > 0 and not (lane.rate and rate_wait)]
-        return await self._until(queues if want.limit > 0 else [], look_at, exactly=exactly)
+        times = [(now + min(_LOOK_EVERY, want.lease), False)]
+        if now < self._watches_until:
+            times.append((self._watches_until, True))
+        if look.next_in is not None:
+            times.append((now + look.next_in + (0 if look.watches else _spread(*_GRACE)), look.watches))
+        if look.claimed.retry_after is not None:
+            times.append((now + look.claimed.retry_after, True))
+        return min(times)
 
-    async def _until(self, queues: list[str], look_at: float, *, exactly: bool) -> str | None:
-        while (left := look_at - self._clock.monotonic()) > 0:
-            if not queues:
+    async def _wait(self, want: Want, look: Look, until: float, *, exactly: bool) -> str | None:
+        """Wait for a bell, and return its queue. Lanes that only a rate holds back are not listened to."""
+        slowed = look.claimed.retry_after is not None
+        queues = [lane.queue for lane in want.lanes if lane.limit > 0 and not (lane.rate and slowed)]
+        while (left := until - self._clock.monotonic()) > 0:
+            if not queues or want.limit <= 0:
                 await self._clock.sleep(left)
                 return None
             try:
                 rung = await self._bell.wait(queues, left, exactly=exactly)
             except asyncio.CancelledError:
-                await _to_its_end(self._bell.pass_on(queues))
+                with suppress(StoreError):  # then others look for themselves, within 10 s
+                    await _to_its_end(self._bell.pass_on(queues))
                 raise
             if rung is not None:
                 return rung
@@ -117,7 +123,9 @@ def _spread(low: float, high: float) -> float:
     return random.uniform(low, high)  # noqa: S311  # no secret
 
 
-async def _to_its_end(call: Coroutine[Any, Any, T], undo: Any = None) -> T:
+async def _to_its_end(
+    call: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, Any]] | None = None
+) -> T:
     """Await `call`; a caller that is cancelled meanwhile waits for its end, has it undone, and is cancelled then.
 
     The call has a deadline of its own, so that this cannot last.
@@ -128,13 +136,12 @@ async def _to_its_end(call: Coroutine[Any, Any, T], undo: Any = None) -> T:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
             cancelled = error
-        except Exception:  # noqa: BLE001  # looked at below, where it is known whether anybody still waits
+        except StoreError:
             break
     if cancelled is None:
         return task.result()
-    if undo is not None and task.exception() is None:
-        await _to_its_end(undo(task.result()))
+    if undo is not None and not task.cancelled() and task.exception() is None:
+        with suppress(StoreError):  # then its leases end by themselves
+            await _to_its_end(undo(task.result()))
     raise cancelled
