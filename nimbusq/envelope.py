@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from nimbusq import header as headers
 from nimbusq.errors import InvalidName, InvalidUniqueKey
 
 VERSION: Final = 1
@@ -258,14 +259,14 @@ def decode(raw: bytes) -> Envelope | Unreadable:
     """Read the wire form. Never raises: what cannot be read comes back as `Unreadable` with its raw bytes."""
     line, _, body = raw.partition(b"\n")
     try:
-        header = json.loads(line)
+        header = headers.read(line)
     except (ValueError, RecursionError) as error:
         return Unreadable(raw=raw, error=f"the header is not JSON: {error}")
     if not isinstance(header, dict):
         return Unreadable(raw=raw, error=f"the header is a JSON {type(header).__name__}, not an object")
     version = header.get("v")
     if type(version) is not int or version < 1:
-        return Unreadable(raw=raw, error=f"the header has no version: v={version!r}")
+        return Unreadable(raw=raw, error=f"the header has no version: v={_shown(version)}")
     try:
         envelope = _from_header(header, body)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -278,6 +279,7 @@ def decode(raw: bytes) -> Envelope | Unreadable:
 
 
 def _from_header(header: dict[str, Any], body: bytes) -> Envelope:
+    headers.check(header)
     values = {name: value for name, value in header.items() if name in _KNOWN and name != "v"}
     if len(values) != len(header) - 1:
         values["extra"] = {name: value for name, value in header.items() if name not in _KNOWN}
@@ -286,9 +288,7 @@ def _from_header(header: dict[str, Any], body: bytes) -> Envelope:
     for name, kind in _PARTS.items():
         if name in values:
             values[name] = _part_from_header(kind, values[name])
-    envelope = Envelope(body=body, **values)
-    _check_types(envelope)
-    return envelope
+    return Envelope(body=body, **values)
 
 
 def _part_from_header(kind: type, part: dict[str, Any]) -> Any:
@@ -297,18 +297,3 @@ def _part_from_header(kind: type, part: dict[str, Any]) -> Any:
     if "rest" in values:
         values["rest"] = tuple(values["rest"])
     return kind(**values)
-
-
-def _check_types(envelope: Envelope) -> None:
-    """Refuse hand-made headers whose values would break arithmetic further on."""
-    for name in ("id", "name", "queue"):
-        if not isinstance(getattr(envelope, name), str) or not getattr(envelope, name):
-            raise ValueError(f"{name} must be a non-empty text")
-    for name, low, high in (("max_attempts", 1, 2**31 - 1), ("priority", 1, 10)):
-        value = getattr(envelope, name)
-        if type(value) is not int or not low <= value <= high:
-            raise ValueError(f"{name} must be an integer from {low} to {high}, not {value!r}")
-    for name in ("delay", "expires_in", "timeout"):
-        value = getattr(envelope, name)
-        if value is not None and not (type(value) in (int, float) and 0 <= value < 1e11):
-            raise ValueError(f"{name} must be a number of seconds, not {value!r}")

@@ -8,7 +8,15 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, get_type_hints, overload
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from nimbusq.driver import BatchState
 from nimbusq.errors import InvalidJob, SerializationError
@@ -277,6 +285,7 @@ def result_adapter(model: type[Job]) -> TypeAdapter[Any]:
     except NameError:
         kind = Any
     config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="strings")
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
+    try:
+        return TypeAdapter(Any if kind is None else kind, config=config)
+    except PydanticUserError:  # a model, a dataclass, a TypedDict: it has a configuration of its own
         return TypeAdapter(kind)
-    return TypeAdapter(Any if kind is None else kind, config=config)
