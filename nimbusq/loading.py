@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from nimbusq.driver import Adapter, DriverSettings
 from nimbusq.errors import ConfigError, MissingExtra, UnknownDriver
@@ -55,6 +57,28 @@ def _load(entry: EntryPoint) -> type[Adapter]:
             f"the {entry.name} driver needs {error.name}: pip install 'nimbusq[{extra}]'."
         ) from error
     return loaded
+
+
+def cleartext_host(url: str) -> str | None:
+    """The host that this URL reaches unencrypted over a network, or None (loopback, a socket, a file, TLS)."""
+    parts = urlsplit(url)
+    if parts.scheme.lower() not in _CLEARTEXT or "ssl" in parts.query or "tls" in parts.query:
+        return None
+    hosts = [host.rpartition("@")[2] for host in parts.netloc.split(",")]
+    return next((host for host in hosts if host and not _is_loopback(host)), None)
+
+
+_CLEARTEXT: Final = frozenset(
+    {"redis", "valkey", "postgresql", "postgres", "mysql", "mariadb", "kafka", "http"}
+)
+
+
+def _is_loopback(netloc: str) -> bool:
+    host = urlsplit(f"//{netloc}").hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 _SECRET = re.compile(r"(?<=://)([^/@\s]*?):([^/\s]*)@")

@@ -18,8 +18,8 @@ from nimbusq.codec import Codec, JsonCodec
 from nimbusq.config import Settings
 from nimbusq.driver import Adapter, Depth, Pushed, Stores
 from nimbusq.envelope import Envelope, check_name
-from nimbusq.errors import NoManager, PayloadTooLarge, UnsupportedByDriver
-from nimbusq.loading import load_adapter
+from nimbusq.errors import ConfigError, NoManager, PayloadTooLarge, UnsupportedByDriver
+from nimbusq.loading import cleartext_host, load_adapter
 from nimbusq.middleware import Middleware, Stack
 from nimbusq.observe import Observer, Observers
 from nimbusq.registry import Registry
@@ -303,23 +303,49 @@ async def boot(
 
     register: called first, to import the modules that define jobs. `changes` override single settings. A default
     that was booted before is closed. Raises ConfigError for what cannot be used, StoreUnavailable when the
-    backend cannot be reached, and in strict mode UnsupportedByDriver for jobs that the driver cannot carry.
+    backend cannot be reached. In strict mode also for jobs that the driver cannot carry, for cleartext to another
+    host, and for whatever `nimbusq doctor` calls an error, such as unsafe durability.
     """
     if register is not None:
         answer = register()
         if inspect.isawaitable(answer):
             await answer
-    settings = settings or Settings(**changes)
-    manager = manager or Manager(settings=settings)
-    for problem in manager.check_jobs():
-        if settings.strict:
-            raise UnsupportedByDriver(
-                manager.adapter.capabilities.driver, problem, "Change the job or the driver."
-            )
-        log.warning("%s", problem)
+    manager = manager or Manager(settings=settings or Settings(**changes))
+    _object(manager, [*manager.check_jobs(), *_exposed(manager.settings)])
     before = _default.manager
     if before is not None and before is not manager:
         await before.aclose()
     await manager.open()
+    try:
+        if manager.settings.strict:
+            _object(manager, await _unsafe(manager))
+    except BaseException:
+        await manager.aclose()
+        raise
     _default.manager = manager
     return manager
+
+
+def _object(manager: Manager, problems: Iterable[str]) -> None:
+    """Warn of each, or in strict mode refuse the first."""
+    for problem in problems:
+        if manager.settings.strict:
+            raise ConfigError(f"{problem} (QUEUE_BOOT_STRICT)")
+        log.warning("%s", problem)
+
+
+def _exposed(settings: Settings) -> list[str]:
+    """Connections that cross a network unencrypted."""
+    urls = [settings.url, settings.store, settings.sqs_endpoint_url]
+    hosts = [host for url in urls if url and (host := cleartext_host(url)) is not None]
+    return [f"jobs and credentials travel to {host} in cleartext: use TLS" for host in hosts]
+
+
+async def _unsafe(manager: Manager) -> list[str]:
+    """What the drivers' own checks call an error."""
+    return [
+        finding.text
+        for adapter in manager.route.adapters
+        for finding in await adapter.doctor()
+        if finding.level == "error"
+    ]
