@@ -20,7 +20,7 @@
     ├── DispatchUncertain           the store may or may not have taken the job
     ├── JobError                    how a job ended, as its caller or its failed() hook sees it
     │   ├── JobFailed · JobCancelled · ResultExpired
-    │   ├── JobTimeout · WorkerLost · Interrupted
+    │   ├── JobTimeout · WorkerLost · Interrupted · RemoteError
     │   └── UnknownJob · UnreadableJob · UnsupportedVersion
     ├── LeaseLost                   the run's lease is gone; its outcome will be refused
     ├── BatchNotFound               unknown or expired batch                      (KeyError)
@@ -170,6 +170,15 @@ class WorkerLost(JobError):
 
 class Interrupted(JobError):
     """A job with no retries was cut by a shutdown and is not started again."""
+
+
+class RemoteError(JobError):
+    """What a handler raised in a process of its own: `kind` is the class's name, `traceback` its text."""
+
+    def __init__(self, kind: str, text: str, traceback: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.traceback = traceback
 
 
 class UnknownJob(JobError):

@@ -20,7 +20,7 @@ from nimbusq.driver import (
     Settlement,
 )
 from nimbusq.envelope import Callback, ChainRest, Envelope, Unreadable
-from nimbusq.errors import UnreadableJob
+from nimbusq.errors import RemoteError, UnreadableJob
 from nimbusq.ids import derived_id
 
 MAX_TRACEBACK: Final = 16 * 1024
@@ -193,7 +193,12 @@ def described(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001  # an error's own __str__ may raise anything
         text = "(its text cannot be read)"
-    return storable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    return storable(f"{kind_of(error)}: {text}" if text else kind_of(error))
+
+
+def kind_of(error: BaseException) -> str:
+    """The name of the error's class, also of one that was raised in another process."""
+    return error.kind if isinstance(error, RemoteError) else type(error).__name__
 
 
 def storable(text: str) -> str:
@@ -214,5 +219,6 @@ def fingerprint(name: str, kind: str, error: BaseException | None = None) -> str
 
 def traceback_text(error: BaseException) -> str:
     """The traceback, its end kept where it is longer than 16 KiB."""
-    text = storable("".join(traceback.format_exception(error)))
+    text = error.traceback if isinstance(error, RemoteError) else "".join(traceback.format_exception(error))
+    text = storable(text)
     return text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:]

@@ -39,12 +39,23 @@ from nimbusq.errors import (
     WorkerLost,
 )
 from nimbusq.jobs import Job, callback_parameters, result_adapter
-from nimbusq.outcome import RunFacts, described, fingerprint, header_of, settlement, storable, traceback_text
+from nimbusq.outcome import (
+    RunFacts,
+    described,
+    fingerprint,
+    header_of,
+    kind_of,
+    settlement,
+    storable,
+    traceback_text,
+)
 from nimbusq.retry import Delays, delay_after
 from nimbusq.worker.run import Cut, Run
 
 log = logging.getLogger("nimbusq.worker")
 
+_TIME_TO_END = 300.0
+"""Seconds before the end of the longest lease at which a run is cut, so that it can still be settled."""
 PATIENCE_FOR_UNKNOWN = 15
 """How often a job that this worker cannot know is put back for one that can, before it is parked as failed."""
 
@@ -95,6 +106,8 @@ async def _perform(run: Run, job: Job) -> Any:
 
 
 async def _call(run: Run, job: Job) -> Any:
+    if type(job).options.runs_in == "process":
+        return await run.around.processes.call(job, run.claim)
     offered = await _callback_arguments(run, type(job))
     return await call(job, offered, partial(_in_thread, run))
 
@@ -222,11 +235,28 @@ def _instead(run: Run, error: BaseException) -> BaseException:
     return error
 
 
+def time_limit(run: Run) -> float | None:
+    """Seconds that the run may take: the job's timeout, or the longest that its driver keeps a lease less the time
+    to end in good order, whichever is shorter; None without either."""
+    header = header_of(run.claim)
+    own = header.timeout if header else None
+    longest = run.around.adapter.capabilities.max_lease
+    if longest is None:
+        return own
+    ceiling = longest - min(_TIME_TO_END, longest / 10)
+    return ceiling if own is None else min(own, ceiling)
+
+
 def timed_out(run: Run) -> JobTimeout:
     header = header_of(run.claim)
-    limit = header.timeout if header else None
+    limit = time_limit(run)
+    if limit is None:
+        return JobTimeout("the run timed out.")
+    if header is not None and header.timeout == limit:
+        return JobTimeout(f"the run took longer than its timeout of {limit:g} s.")
+    driver = run.around.adapter.capabilities.driver
     return JobTimeout(
-        f"the run took longer than its timeout of {limit:g} s." if limit else "the run timed out."
+        f"the run was cut after {limit:g} s: the {driver} driver cannot keep a job leased for longer."
     )
 
 
@@ -249,7 +279,7 @@ def _delay(attempt: int, backoff: Delays | None) -> float:
 
 
 def _failed(error: BaseException, text: str | None = None) -> Failed:
-    return Failed(described(error) if text is None else storable(text), type(error).__name__)
+    return Failed(described(error) if text is None else storable(text), kind_of(error))
 
 
 # --- concluding ----------------------------------------------------------------------------------------------

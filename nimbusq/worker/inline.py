@@ -19,6 +19,7 @@ from nimbusq.manager import Manager
 from nimbusq.outcome import header_of
 from nimbusq.worker.aftermath import Aftermath
 from nimbusq.worker.execute import conclude, ended_unrun, execute, interrupted
+from nimbusq.worker.processes import Processes
 from nimbusq.worker.run import Cut, Run, Surroundings
 
 LEASE = 3600.0
@@ -34,11 +35,13 @@ class InlineRunner:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._aftermath = Aftermath(manager.observers)
+        self._processes = Processes()
         self._around = Surroundings(
             manager=manager,
             adapter=manager.adapter,
             worker_id="inline",
             call_in_thread=self._call_in_thread,
+            processes=self._processes,
             let_go=_keep_nothing,
         )
         self._threads = ThreadPoolExecutor(thread_name_prefix="nimbusq-inline")
@@ -60,6 +63,7 @@ class InlineRunner:
             errors = [self._errors[job_id] for job_id in ours if job_id in self._errors]
             ended = frozenset(ours & self._ended)
         finally:
+            await self._processes.aclose()
             self._ours -= ours
             self._ended -= ours
             for job_id in ours:

@@ -16,6 +16,7 @@ from nimbusq.driver import Adapter, Claim
 from nimbusq.jobs import Job
 from nimbusq.manager import Manager
 from nimbusq.outcome import header_of
+from nimbusq.worker.processes import Processes
 
 log = logging.getLogger("nimbusq.job")
 
@@ -37,6 +38,7 @@ class Surroundings:
     adapter: Adapter
     worker_id: str
     call_in_thread: Callable[[Callable[[], Any]], Future[Any]]
+    processes: Processes
     let_go: Callable[[Run], None]
     """Renew the run's lease no more."""
 

@@ -29,7 +29,8 @@ from nimbusq.manager import Manager, get_manager
 from nimbusq.outcome import header_of
 from nimbusq.retry import seconds
 from nimbusq.worker.aftermath import Aftermath
-from nimbusq.worker.execute import decide, ended_unrun, execute
+from nimbusq.worker.execute import decide, ended_unrun, execute, time_limit
+from nimbusq.worker.processes import Processes
 from nimbusq.worker.rates import LocalLimiter, RateGate
 from nimbusq.worker.report import Reporter, host_and_pid, installed_version
 from nimbusq.worker.run import Cut, Run, Surroundings
@@ -70,13 +71,14 @@ class Worker:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
             raise InvalidOption(f"concurrency is an integer of 1 or more, not {concurrency!r}.")
         self.manager = manager or get_manager()
-        self.id = name or new_id()
+        self.id = check_name("worker", name) if name else new_id()
         self.queues = parse_queues(queues)
         self.concurrency = concurrency
         self.grace = self.manager.settings.shutdown_timeout if grace is None else grace
         self._lease = None if lease is None else seconds(lease, "lease", positive=True)
         self._on_dead = on_dead
         self._slots = Slots(concurrency, self.queues, self._rates())
+        self._processes = Processes()
         self._own_limiter = LocalLimiter(self.manager.clock)
         self._aftermath = Aftermath(self.manager.observers)
         self._threads: ThreadPoolExecutor | None = None
@@ -198,6 +200,7 @@ class Worker:
                 adapter=adapter,
                 worker_id=self.id,
                 call_in_thread=self._call_in_thread,
+                processes=self._processes,
                 let_go=self._let_go,
             ),
             gate=self._gate(adapter),
@@ -271,9 +274,9 @@ class Worker:
 
     def _limit(self, run: Run) -> None:
         """The time limit is kept by the loop's timer, so that a job without one costs nothing."""
-        header = header_of(run.claim)
-        if header is not None and header.timeout is not None and self._loop is not None:
-            run.timers.append(self._loop.call_later(header.timeout, self._cut, run, Cut.TIMEOUT))
+        limit = time_limit(run)
+        if limit is not None and self._loop is not None:
+            run.timers.append(self._loop.call_later(limit, self._cut, run, Cut.TIMEOUT))
 
     def _cut(self, run: Run, reason: Cut) -> None:
         """Cancel the handler, and abandon it if it has not ended after the grace for cleaning up."""
@@ -393,6 +396,7 @@ class Worker:
             await asyncio.wait(self._aftermath.hooks, timeout=self.manager.settings.cancel_grace)
         for station in self._stations:
             await station.aclose()
+        await self._processes.aclose()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

@@ -28,7 +28,13 @@ class Shell:
     @property
     def env(self) -> dict[str, str]:
         url = f"sqlite:///{self.folder / 'jobs.db'}"
-        return {**os.environ, "QUEUE_DRIVER": url, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONWARNINGS": "error"}
+        return {
+            **os.environ,
+            "QUEUE_DRIVER": url,
+            "NO_COLOR": "1",
+            "COLUMNS": "200",
+            "PYTHONWARNINGS": "error",
+        }
 
     def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -60,16 +66,20 @@ class Shell:
         """Run code that may send jobs of `shop`."""
         script = f"import asyncio\nfrom nimbusq import *\nimport shop\nasync def main():\n{code}\nasyncio.run(main())"
         done = subprocess.run(
-            [sys.executable, "-c", script], cwd=PROGRAMS, env=self.env, capture_output=True, text=True, timeout=30, check=False
+            [sys.executable, "-c", script],
+            cwd=PROGRAMS,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
     def send(self, call: str) -> str:
         """The id of a sent job: `call` is what dispatch takes."""
-        return self.python(
-            f"    async with Manager():\n        print((await dispatch({call}).send()).id)"
-        )
+        return self.python(f"    async with Manager():\n        print((await dispatch({call}).send()).id)")
 
 
 @pytest.fixture
@@ -254,6 +264,9 @@ def test_the_demo_needs_nothing(shell: Shell) -> None:
 
 def test_idle_start_up_is_quick_enough_to_be_interactive(shell: Shell) -> None:
     """A guard against an import of every driver at start; the figures stand in docs/benchmarks.md."""
-    code = "import sys, nimbusq.cli; print([m for m in ('redis', 'asyncpg', 'aiomysql', 'aiokafka', 'rich.table') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    slow = ("redis", "asyncpg", "aiomysql", "aiokafka", "rich.table")
+    code = f"import sys, nimbusq.cli; print([m for m in {slow} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -12,11 +13,11 @@ from starlette.routing import Route
 from nimbusq import Job, dispatch
 from nimbusq.asgi import worker_lifespan
 
-LEDGER = os.environ["LEDGER"]
+LEDGER = Path(os.environ["LEDGER"])
 
 
 def note(line: str) -> None:
-    with open(LEDGER, "a") as ledger:
+    with LEDGER.open("a") as ledger:
         ledger.write(line + "\n")
 
 
