@@ -6,6 +6,7 @@ here every call has one deadline (see link.py), and whoever calls decides what t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from hiredis import pack_command
@@ -36,6 +37,10 @@ class Server(Protocol):
         """Connect afresh next time: the address may lead to another server by then."""
         ...
 
+    async def aclose(self) -> None:
+        """Close all connections."""
+        ...
+
 
 class OneServer:
     """A single server, or the master that sentinels name.
@@ -43,8 +48,9 @@ class OneServer:
     Commands take redis-py's connections directly: packed in C, and without the layers for what is not used here.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, sentinels: Sequence[Any] = ()) -> None:
         self.client = client
+        self._sentinels = sentinels
 
     async def call(self, *command: Any) -> Any:
         pool = self.client.connection_pool
@@ -58,6 +64,11 @@ class OneServer:
     async def forget(self) -> None:
         await self.client.connection_pool.disconnect(inuse_connections=False)
 
+    async def aclose(self) -> None:
+        await self.client.aclose()
+        for sentinel in self._sentinels:
+            await sentinel.aclose()
+
 
 class Cluster:
     """The node that has the namespace's slot; redis-py follows it."""
@@ -69,6 +80,9 @@ class Cluster:
         return await self.client.execute_command(*command)
 
     async def forget(self) -> None:
+        await self.client.aclose()
+
+    async def aclose(self) -> None:
         await self.client.aclose()
 
 
@@ -106,5 +120,5 @@ def _connectable(options: RedisOptions, settings: dict[str, Any]) -> Server:
         sentinel = Sentinel(  # type: ignore[no-untyped-call]  # redis-py has no types there
             options.sentinels, sentinel_kwargs=own
         )
-        return OneServer(sentinel.master_for(options.service, **settings))
+        return OneServer(sentinel.master_for(options.service, **settings), sentinel.sentinels)
     return OneServer(Redis(**settings))

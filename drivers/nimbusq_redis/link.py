@@ -92,7 +92,7 @@ class Link:
         """Close all connections."""
         server, self._server = self._server, None
         if server is not None:
-            await server.client.aclose()
+            await server.aclose()
 
     async def run(self, name: str, *args: Any, seconds: float | None = None) -> Any:
         """Run a script of this namespace: one round trip, or two on a server that does not know it yet."""
@@ -121,7 +121,9 @@ class Link:
         return reply
 
     async def _piped(self, text: Script, tail: Sequence[Any]) -> tuple[Any, int]:
-        milliseconds = int(self._options.timeout * 800)  # inside the call's own deadline
+        milliseconds = int(
+            self._options.timeout * 400
+        )  # twice, where the script is unknown, within the deadline
         wait = ("WAIT", self._options.replicas, milliseconds)
         answers = await self._pipe([("EVALSHA", text.sha, *tail), wait])
         if isinstance(answers[0], NoScriptError):

@@ -61,14 +61,8 @@ async def redis_env(
 async def keys(adapter: RedisAdapter) -> list[str]:
     """The names of all keys of the adapter's namespace, without its root."""
     root = adapter.link.key("")
-    found, cursor = [], b"0"
-    while True:
-        cursor, page = await adapter.link.client.execute_command(
-            "SCAN", cursor, "MATCH", f"{root}*", "COUNT", 5000
-        )
-        found += [key.decode().removeprefix(root) for key in page]
-        if int(cursor) == 0:
-            return sorted(set(found))
+    found = {key.decode() async for key in adapter.link.client.scan_iter(match=f"{root}*", count=5000)}
+    return sorted(key.removeprefix(root) for key in found)
 
 
 async def drop(adapter: RedisAdapter) -> None:

@@ -44,6 +44,11 @@ local function keep_failed(ref, record, order)
   redis.call('ZADD', root .. 'failed:prints', now + order, head.fingerprint)
 end
 
+local function drop_history(refs)
+  call_many('ZREM', root .. 'history:at', refs)
+  call_many('HDEL', root .. 'history', refs)
+end
+
 -- rows: ref, row, ref, row ...; the oldest beyond the limits are dropped in passing.
 local function keep_history(rows, limit, ttl)
   if #rows == 0 then
@@ -55,18 +60,11 @@ local function keep_history(rows, limit, ttl)
   end
   call_many('HSET', root .. 'history', rows)
   call_many('ZADD', index, places)
+  drop_history(redis.call('ZRANGE', index, '-inf', now - ttl, 'BYSCORE', 'LIMIT', 0, 1000))
   local excess = redis.call('ZCARD', index) - limit
-  local dropped = {}
   if excess > 0 then
-    dropped = redis.call('ZRANGE', index, 0, excess - 1)
-    redis.call('ZREMRANGEBYRANK', index, 0, excess - 1)
-  else
-    dropped = redis.call('ZRANGE', index, '-inf', now - ttl, 'BYSCORE', 'LIMIT', 0, 1000)
-    if #dropped > 0 then
-      call_many('ZREM', index, dropped)
-    end
+    drop_history(redis.call('ZRANGE', index, 0, excess - 1))
   end
-  call_many('HDEL', root .. 'history', dropped)
   if ttl > 0 then
     redis.call('PEXPIRE', index, math.ceil(ttl / 1000))
     redis.call('PEXPIRE', root .. 'history', math.ceil(ttl / 1000))
