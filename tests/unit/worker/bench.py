@@ -168,8 +168,9 @@ class Bench:
         return depth.pending, depth.delayed, depth.running
 
     async def events(self, job_id: str) -> list[str]:
-        """What happened to the job, in order, as the store noted it."""
-        return [event for event, job, *_ in await self.store.audit() if job == job_id]
+        """What happened to the job, in order, as the store noted it, but for renewals."""
+        events = await self.store.audit()
+        return [event for event, job, *_ in events if job == job_id and event != "extend"]
 
     async def assert_sound(self) -> None:
         """The store never did what it must not do."""
