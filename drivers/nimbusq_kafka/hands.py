@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nimbusq.driver import Claim
 from nimbusq_kafka.partition import Partition
@@ -21,8 +22,7 @@ class Stage(enum.Enum):
     """All that follows is written and its offset is marked; the commit that covers the mark is to come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A claim's receipt: where its record is."""
 
     topic: str
@@ -47,21 +47,20 @@ class Hands:
 
     def __init__(self) -> None:
         self._holds: dict[tuple[str, Place], Hold] = {}
-        self._by_token: dict[str, list[Hold]] = {}
+        self._by_token: dict[str, dict[Place, Hold]] = {}
 
     def __len__(self) -> int:
         return len(self._holds)
 
     def take(self, hold: Hold) -> None:
         self._holds[hold.claim.token, hold.claim.receipt] = hold
-        self._by_token.setdefault(hold.claim.token, []).append(hold)
+        self._by_token.setdefault(hold.claim.token, {})[hold.claim.receipt] = hold
 
     def drop(self, hold: Hold) -> None:
         """The claim is over, or came to nothing."""
         self._holds.pop((hold.claim.token, hold.claim.receipt), None)
-        siblings = self._by_token.get(hold.claim.token, [])
-        if hold in siblings:
-            siblings.remove(hold)
+        siblings = self._by_token.get(hold.claim.token, {})
+        siblings.pop(hold.claim.receipt, None)
         if not siblings:
             self._by_token.pop(hold.claim.token, None)
 
@@ -79,7 +78,7 @@ class Hands:
 
     def of_token(self, token: str) -> list[Hold]:
         """The claims that one claiming call has brought and that are held still."""
-        return list(self._by_token.get(token, ()))
+        return list(self._by_token.get(token, {}).values())
 
     def at(self, stage: Stage) -> list[Hold]:
         return [hold for hold in self._holds.values() if hold.stage is stage]
