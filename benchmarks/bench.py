@@ -109,7 +109,8 @@ class Bench:
         self._servers = servers
         self._tally = tally
         self._log = folder / f"{entry.driver}-{entry.name}.log"
-        self._environment = os.environ | {VARIABLE: str(folder / "tally"), "PYTHONPATH": str(ROOT)}
+        path = f"{ROOT}{os.pathsep}{ROOT / 'drivers'}"  # of this very checkout, whatever is installed
+        self._environment = os.environ | {VARIABLE: str(folder / "tally"), "PYTHONPATH": path}
         self._place: Place | None = None
 
     def variant(self, target: str) -> Bench:
