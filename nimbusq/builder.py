@@ -264,7 +264,9 @@ def build(job: Job, asked: Asked, manager: Manager, **fixed: Any) -> Envelope:
         raise InvalidJob(f"{type(job).__name__} does not define handle(): it is no job.")
     body = manager.codec.encode(job)
     retries = options.retries if asked.retries is None else asked.retries
-    delay = asked.delay if asked.at is None else max(0.0, asked.at.timestamp() - manager.clock.time())
+    delay = asked.delay
+    if asked.at is not None:
+        delay = seconds(max(0.0, asked.at.timestamp() - manager.clock.time()), "the delay until at()")
     overlap = asked.overlap
     if overlap is None and (key := job.overlap_key()) is not None:
         overlap = overlap_of(job, key)

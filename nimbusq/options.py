@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -99,9 +99,13 @@ def check_duration(option: str) -> Any:
 
 def check_tags(value: object) -> tuple[str, ...]:
     """Texts of at most 128 characters, at most 32 of them, or InvalidOption."""
-    tags = (value,) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]  # refused below
+    if not isinstance(value, Iterable):
+        raise InvalidOption(f"tags are a list of texts, not {value!r}.")
+    tags = (value,) if isinstance(value, str) else tuple(value)
     if len(tags) > 32 or not all(isinstance(tag, str) and 0 < len(tag) <= 128 for tag in tags):
         raise InvalidOption(f"tags are at most 32 texts of 1 to 128 characters, not {value!r}.")
+    if not all(tag.isprintable() for tag in tags):
+        raise InvalidOption(f"tags are printable: no control characters, no lone surrogates, not {value!r}.")
     return tags
 
 

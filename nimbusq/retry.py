@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from nimbusq.errors import InvalidOption
 
@@ -44,6 +44,8 @@ Delays: TypeAlias = Backoff | float | Sequence[float] | Callable[[int], float]
 """What `backoff=` takes: a policy, one delay, a list whose last value repeats, or a function of the attempt."""
 
 DEFAULT = Backoff()
+FOREVER: Final = 1e11
+"""About 3,000 years in seconds: no duration is as long."""
 
 
 def delay_after(attempt: int, delays: Delays | None) -> float:
@@ -80,8 +82,8 @@ def seconds(value: float | timedelta | None, option: str, *, positive: bool = Fa
     """`value` in seconds; raises InvalidOption unless it is finite and not negative (`positive`: above 0)."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise InvalidOption(f"{option} takes seconds or a timedelta of 0 or more, not {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < FOREVER:
+        raise InvalidOption(f"{option} takes seconds or a timedelta from 0 to {FOREVER:g} s, not {value!r}.")
     if positive and value == 0:
         raise InvalidOption(f"{option} must be more than 0 seconds.")
     return float(value)
