@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
-import asyncpg
-
 from nimbusq.driver import DriverSettings, Finding
-from nimbusq.errors import StoreUnavailable
+from nimbusq_database.attempts import Attempt, repeat
 from nimbusq_database.client import Client, Work
-from nimbusq_database.failures import OutcomeUnknown
 from nimbusq_database.postgres import doctor
 from nimbusq_database.postgres.address import PostgresAddress
 from nimbusq_database.postgres.client import PostgresClient
-from nimbusq_database.postgres.failures import leaves_connection_sound, may_retry, translated
+from nimbusq_database.postgres.failures import leaves_connection_sound, translated, was_undone
 from nimbusq_database.postgres.listener import Listener
 from nimbusq_database.postgres.notifier import Notifier, payloads
 from nimbusq_database.postgres.pool import Connections
@@ -83,11 +79,11 @@ class PostgresDialect:
         await self._connections.aclose()
 
     async def transact(self, work: Work[T], *, limit: float) -> T:
-        return await self._repeat(self._transact, work, limit)
+        return await self._repeat(_transact, work, limit)
 
     async def run(self, work: Work[T], *, limit: float) -> T:
         """Behind a pooler a statement is prepared and run in two steps, which only a transaction binds."""
-        return await self._repeat(self._transact if self._address.pooled else self._plain, work, limit)
+        return await self._repeat(_transact if self._address.pooled else _plain, work, limit)
 
     async def read(self, work: Work[T], *, limit: float) -> T:
         return await self.run(work, limit=limit)
@@ -141,47 +137,32 @@ class PostgresDialect:
         sent = {"channel": self._channel, "payload": payload}
         await self.run(work, limit=2.0)
 
-    async def _repeat(self, attempt: _Attempt[T], work: Work[T], limit: float) -> T:
-        """Run the work, again after a deadlock. What is lost once a commit may be under way is OutcomeUnknown."""
-        until = asyncio.get_running_loop().time() + limit
-        sent = _Sent()
-        try:
-            with translated(self._address.shown):
-                while True:
-                    sent.commit = False
-                    try:
-                        async with self._connections.one(until) as connection:
-                            return await attempt(connection, work, sent)
-                    except asyncpg.PostgresError as error:
-                        if not may_retry(error):
-                            raise
-        except StoreUnavailable as error:
-            if sent.commit:
-                raise OutcomeUnknown(str(error)) from error
-            raise
+    async def _repeat(self, run: _Run[T], work: Work[T], limit: float) -> T:
+        async def once(attempt: Attempt) -> T:
+            async with self._connections.one(attempt.until) as connection:
+                return await run(connection, work, attempt)
 
-    async def _plain(self, connection: Any, work: Work[T], sent: _Sent) -> T:
-        sent.commit = True
-        return await work(PostgresClient(connection))
-
-    async def _transact(self, connection: Any, work: Work[T], sent: _Sent) -> T:
-        await connection.execute("begin")
-        try:
-            answer = await work(PostgresClient(connection))
-        except BaseException as error:
-            if leaves_connection_sound(error):
-                await connection.execute("rollback")
-            raise
-        sent.commit = True
-        await connection.execute("commit")
-        return answer
+        return await repeat(
+            once, limit=limit, translated=lambda: translated(self._address.shown), undone=was_undone
+        )
 
 
-@dataclass(slots=True)
-class _Sent:
-    """commit: it may be under way, so that a lost connection leaves the outcome open."""
-
-    commit: bool = False
+_Run: TypeAlias = Callable[[Any, Work[T], Attempt], Awaitable[T]]
 
 
-_Attempt: TypeAlias = Callable[[Any, Work[T], _Sent], Awaitable[T]]
+async def _plain(connection: Any, work: Work[T], attempt: Attempt) -> T:
+    attempt.commit = True
+    return await work(PostgresClient(connection))
+
+
+async def _transact(connection: Any, work: Work[T], attempt: Attempt) -> T:
+    await connection.execute("begin")
+    try:
+        answer = await work(PostgresClient(connection))
+    except BaseException as error:
+        if leaves_connection_sound(error):
+            await connection.execute("rollback")
+        raise
+    attempt.commit = True
+    await connection.execute("commit")
+    return answer

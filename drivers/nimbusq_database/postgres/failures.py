@@ -18,8 +18,8 @@ _PASSING: Final = ("08", "53", "57", "25006", "28", "3D", "55P03")
 """Connections, resources, an operator's doing, a standby, logins, a database that is not there yet, a lock."""
 
 
-def may_retry(error: BaseException) -> bool:
-    """The transaction was undone and may simply be run again."""
+def was_undone(error: BaseException) -> bool:
+    """The server has undone the transaction, which may simply be run again."""
     return getattr(error, "sqlstate", None) in _AGAIN
 
 

@@ -84,7 +84,7 @@ class DatabaseJobs:
 
     async def pause_queue(self, queue: str) -> bool:
         async def body(tx: Transaction) -> bool:
-            return bool(await tx.insert("queue_pause", [{"queue": queue}]))
+            return bool(await tx.execute("queue_pause", queue=queue))
 
         return await self._database.transact(body)
 

@@ -22,7 +22,7 @@ class DatabaseSchedules:
 
     async def register(self, name: str, spec: Mapping[str, Any]) -> ScheduleState:
         async def body(tx: Transaction) -> ScheduleState:
-            await tx.insert("schedule_register", [{"name": name, "spec": json.dumps(dict(spec))}])
+            await tx.execute("schedule_register", name=name, spec=json.dumps(dict(spec)))
             row = await tx.one("schedule_get", name=name)
             assert row is not None, "it was just stored"
             return _state(row)

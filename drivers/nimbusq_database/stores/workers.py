@@ -25,7 +25,7 @@ class DatabaseWorkers:
 
     async def report(self, report: WorkerReport) -> None:
         async def body(tx: Transaction) -> None:
-            await tx.insert("worker_report", [{"id": report.id, "report": json.dumps(asdict(report))}])
+            await tx.execute("worker_report", id=report.id, report=json.dumps(asdict(report)))
 
         await self._database.transact(body)
 

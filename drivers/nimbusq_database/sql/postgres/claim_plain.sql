@@ -5,7 +5,7 @@
 with gate as materialized (
   select
     exists (select from {p}jobs where token = :token)
-    or exists (select from {p}jobs where check_at <= {now}) as closed
+    or coalesce((select min(check_at) from {p}jobs where check_at is not null) <= {now}, false) as closed
 ),
 candidates as materialized (
   select j.*, lane.place

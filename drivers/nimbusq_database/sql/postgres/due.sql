@@ -1,7 +1,7 @@
 -- Whether a claim on these queues would find something.
 -- Parameters: queues. Returns: found.
 select
-  exists (select from {p}jobs where check_at <= {now})
+  coalesce((select min(check_at) from {p}jobs where check_at is not null) <= {now}, false)
   or exists (
     select
     from unnest(:queues::text[]) as q (queue)

@@ -4,33 +4,33 @@
 -- leaves by its terminal settlement. Indexes: jobs_due serves the claim (priority, then due time, then
 -- arrival), jobs_check finds leases that may have ended (see check_at), jobs_slot is the active unique slot.
 create table {p}jobs (
-  seq integer primary key,             -- order of arrival
+  seq integer primary key,                 -- order of arrival
   id text not null unique,
   queue text not null,
   name text not null,
-  wire blob not null,                  -- the envelope as it travels
+  wire blob not null,                      -- the envelope as it travels
   priority integer not null,
   state text not null default 'queued',
-  run_at real not null,                -- not before
+  run_at real not null,                    -- not before
   created_at real not null,
-  expires_at real,                     -- not after
+  expires_at real,                         -- not after
   max_attempts integer not null,
   attempts integer not null default 0,
   releases integer not null default 0,
-  blocks integer not null default 0,   -- releases by the overlap key
-  reclaims integer not null default 0, -- runs lost with their lease
-  fence integer not null default 0,    -- rises with every claim
-  token text,                          -- the claim that holds the job
+  blocks integer not null default 0,       -- releases by the overlap key
+  reclaims integer not null default 0,     -- runs lost with their lease
+  fence integer not null default 0,        -- rises with every claim
+  token text,                              -- the claim that holds the job
   lease_until real,
-  check_at real,                       -- never after lease_until; not moved by renewals, so that they touch no index
-  held_until real,                     -- how long the run counts for its overlap key
-  ending text,                         -- why it must not run any more
-  put_back_by text,                    -- the claim that last put it back, to know a repeated settlement
+  check_at real,                           -- never after lease_until; renewals leave it, to touch no index
+  held_until real,                         -- how long the run counts for its overlap key
+  ending text,                             -- why it must not run any more
+  put_back_by text,                        -- the claim that last put it back, to know a repeated settlement
   cancel_asked integer not null default 0,
-  error text not null default '',      -- of its last failed run
-  gated integer not null default 0,    -- has an overlap key or a rate
-  unique_digest text,                  -- of a unique slot
-  unique_lock text,                    -- digest of a unique lock in {p}locks
+  error text not null default '',          -- of its last failed run
+  gated integer not null default 0,        -- has an overlap key or a rate
+  unique_digest text,                      -- of a unique slot
+  unique_lock text,                        -- digest of a unique lock in {p}locks
   overlap_digest text,
   overlap_expire real,
   batch_id text,
@@ -47,15 +47,15 @@ create table {p}paused_queues (
 ) without rowid;
 
 create table {p}locks (
-  digest text primary key,             -- SHA-256 of the key, whatever its length
+  digest text primary key,                 -- SHA-256 of the key, whatever its length
   token text not null,
   expires_at real not null
 ) without rowid;
 create index {p}locks_expiry on {p}locks (expires_at);
 
 create table {p}rates (
-  digest text primary key,             -- SHA-256 of the key
-  tat real not null                    -- theoretical arrival time of the next job
+  digest text primary key,                 -- SHA-256 of the key
+  tat real not null                        -- theoretical arrival time of the next job
 ) without rowid;
 
 create table {p}batches (
@@ -67,7 +67,7 @@ create table {p}batches (
   finally_wire blob,
   cancel_on_failure integer not null default 0,
   meta text not null default '{}',
-  mark integer not null default 0,     -- members added by the producer
+  mark integer not null default 0,         -- members added by the producer
   total integer not null default 0,
   pending integer not null default 0,
   failed integer not null default 0,
@@ -88,7 +88,7 @@ create table {p}batch_members (
 ) without rowid;
 
 create table {p}failed (
-  seq integer primary key,             -- order of failure
+  seq integer primary key,                 -- order of failure
   id text not null unique,
   queue text not null,
   name text not null,
@@ -111,7 +111,7 @@ create table {p}results (
 create index {p}results_expiry on {p}results (expires_at);
 
 create table {p}history (
-  seq integer primary key,             -- order of the ends
+  seq integer primary key,                 -- order of the ends
   id text not null unique,
   queue text not null,
   name text not null,
@@ -121,7 +121,7 @@ create table {p}history (
   duration real not null,
   error text not null,
   worker text not null,
-  tags text not null,                  -- JSON array
+  tags text not null,                      -- JSON array
   silenced integer not null,
   finished_at real not null
 );
@@ -130,19 +130,19 @@ create table {p}schedules (
   name text primary key,
   last_tick real,
   paused integer not null default 0,
-  spec text not null                   -- JSON object
+  spec text not null                       -- JSON object
 );
 
 create table {p}workers (
   id text primary key,
-  report text not null,                -- JSON object
+  report text not null,                    -- JSON object
   seen_at real not null
 );
 
 create table {p}totals (
   queue text not null,
   counter text not null,
-  value integer not null,              -- of the workers that are gone
+  value integer not null,                  -- of the workers that are gone
   primary key (queue, counter)
 ) without rowid;
 
@@ -158,5 +158,5 @@ create table {p}audit (
   job_id text not null,
   token text not null,
   attempt integer not null,
-  extra text not null                  -- JSON object
+  extra text not null                      -- JSON object
 );

@@ -1,0 +1,2 @@
+-- Parameters: id, report.
+replace into {p}workers (id, report, seen_at) values (:id, :report, {now});
