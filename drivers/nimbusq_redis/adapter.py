@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from nimbusq.driver import (
     Capabilities,
@@ -28,6 +28,7 @@ from nimbusq_redis.batches import RedisBatchStore
 from nimbusq_redis.claiming import Claimer
 from nimbusq_redis.entries import entries
 from nimbusq_redis.failed import RedisFailedStore
+from nimbusq_redis.grouping import PushGroups
 from nimbusq_redis.history import RedisHistory
 from nimbusq_redis.jobs import RedisJobs
 from nimbusq_redis.limiter import RedisJobLimiter
@@ -75,6 +76,7 @@ class RedisAdapter:
         self.link = link = Link(options, f"{{{settings.prefix}}}:", testing=settings.testing)
         self._history = (settings.history_limit, settings.history_ttl)
         self._claimer = Claimer(link, history=self._history, sweep_every=options.sweep_every)
+        self._pushes = PushGroups(self._push_entries)
         self.stores = Stores(
             locker=RedisLocker(link),
             batches=RedisBatchStore(link),
@@ -111,8 +113,12 @@ class RedisAdapter:
         _refuse(tx)
         if not envelopes:
             return []
+        return read_pushed(envelopes, await self._pushes.push(entries(envelopes)))
+
+    async def _push_entries(self, flat: Sequence[Any]) -> Sequence[Any]:
         run = self.link.run_replicated if self._options.durability == "replicated" else self.link.run
-        return read_pushed(envelopes, await run("push", *entries(envelopes)))
+        answers: Sequence[Any] = await run("push", *flat)
+        return answers
 
     async def claim(self, want: Want) -> Claimed:
         return await self._claimer.claim(want)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from nimbusq.clock import SystemClock
 from nimbusq.driver import Claimed, PutBack, Settlement, Want
 from nimbusq.errors import StoreError
 from nimbusq_redis.claims import Look, lane_args, read_look
+from nimbusq_redis.completion import to_its_end
 from nimbusq_redis.doorbell import Doorbell
 from nimbusq_redis.link import Link
 from nimbusq_redis.settlements import settlement_args
@@ -21,8 +21,6 @@ _LOOK_EVERY: Final = 10.0
 _GRACE: Final = (0.5, 0.9)
 """Seconds after a timer that another worker watches until this one looks too, spread so that they do not come at
 once: that worker may be dead."""
-
-T = TypeVar("T")
 
 
 class Claimer:
@@ -55,7 +53,7 @@ class Claimer:
     async def _look(self, want: Want, *, repeatable: bool = False, rung: str | None = None) -> Look:
         """Claim now. Runs to its end even if the caller is cancelled: what it took is handed back then."""
         watches = self._watches_until > self._clock.monotonic()
-        reply = await _to_its_end(
+        reply = await to_its_end(
             self._link.run(
                 "claim",
                 want.token,
@@ -97,7 +95,7 @@ class Claimer:
                 rung = await self._bell.wait(queues, left, exactly=exactly)
             except asyncio.CancelledError:
                 with suppress(StoreError):  # then others look for themselves, within 10 s
-                    await _to_its_end(self._bell.pass_on(queues))
+                    await to_its_end(self._bell.pass_on(queues))
                 raise
             if rung is not None:
                 return rung
@@ -121,27 +119,3 @@ class Claimer:
 def _spread(low: float, high: float) -> float:
     """So that workers do not come at once."""
     return random.uniform(low, high)  # noqa: S311  # no secret
-
-
-async def _to_its_end(
-    call: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, Any]] | None = None
-) -> T:
-    """Await `call`; a caller that is cancelled meanwhile waits for its end, has it undone, and is cancelled then.
-
-    The call has a deadline of its own, so that this cannot last.
-    """
-    task = asyncio.ensure_future(call)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-        except StoreError:
-            break
-    if cancelled is None:
-        return task.result()
-    if undo is not None and not task.cancelled() and task.exception() is None:
-        with suppress(StoreError):  # then its leases end by themselves
-            await _to_its_end(undo(task.result()))
-    raise cancelled

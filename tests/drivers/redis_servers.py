@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError
+from redis.retry import Retry
 
 
 def free_port() -> int:
@@ -50,7 +52,7 @@ def sentinel_process(folder: Path, master_port: int) -> Iterator[int]:
 
 def _until_it_answers(port: int) -> None:
     deadline = time.monotonic() + 10
-    with Redis(port=port) as client:
+    with Redis(port=port, retry=Retry(NoBackoff(), 0)) as client:
         while True:
             try:
                 client.ping()

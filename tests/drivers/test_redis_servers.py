@@ -126,9 +126,11 @@ async def test_sentinels_lead_to_the_master_and_to_the_next_one(
             await env.adapter.push([job()])
             await _until_replicated(replica)
             await _fail_over(watching)
-            async with asyncio.timeout(20), Redis(port=master) as old:
-                while (await old.info("replication"))["role"] != "slave":
-                    await asyncio.sleep(0.1)  # what it takes until then is lost: the window of a failover
+            async with asyncio.timeout(20):
+                while (await replica.info("replication"))["role"] != "master":
+                    await asyncio.sleep(0.1)
+                async with Redis(port=master) as old:  # what it takes now is lost: the window of a failover
+                    await old.shutdown(nosave=True)
                 while not (claims := await _claims_if_it_can(env.adapter)):
                     await asyncio.sleep(0.1)
             assert len(claims) == 1
@@ -155,6 +157,13 @@ async def _claims_if_it_can(adapter: RedisAdapter) -> list[object]:
         return []
 
 
+async def _stored(adapter: RedisAdapter, envelope: Envelope) -> bool:
+    try:
+        return (await adapter.push([envelope]))[0].holder is None
+    except StoreUnavailable:
+        return False
+
+
 async def test_replicated_durability_waits_for_the_replica(pair: tuple[int, Redis]) -> None:
     master, replica = pair
     options = {"durability": "replicated", "timeout": 1.0}
@@ -163,8 +172,9 @@ async def test_replicated_durability_waits_for_the_replica(pair: tuple[int, Redi
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             await env.adapter.push([alone])
         await replica.replicaof("127.0.0.1", str(master))
-        await _until_replicated(replica)
-        assert (await env.adapter.push([alone]))[0].holder is None
+        async with asyncio.timeout(15):
+            while not await _stored(env.adapter, alone):
+                await asyncio.sleep(0.1)
         await env.adapter.link.client.script_flush()
         await env.adapter.push([job()])
         (depth,) = await env.adapter.depth(["mail"])
