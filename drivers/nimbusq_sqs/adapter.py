@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
 
 from nimbusq.clock import Clock, SystemClock
 from nimbusq.driver import (
@@ -24,7 +24,7 @@ from nimbusq.driver import (
     Want,
 )
 from nimbusq.envelope import Envelope
-from nimbusq.errors import ConfigError, StoreError, StoreUnavailable, UnsupportedByDriver
+from nimbusq.errors import ConfigError, NimbusqError, StoreError, StoreUnavailable, UnsupportedByDriver
 from nimbusq_sqs import batches, doctor, leases, pushing
 from nimbusq_sqs.claiming import claimed
 from nimbusq_sqs.client import Connection, QueueMissing, SqsClient
@@ -34,6 +34,8 @@ from nimbusq_sqs.names import Addresses
 from nimbusq_sqs.queues import Queues
 from nimbusq_sqs.receiving import Intake
 from nimbusq_sqs.settling import Settling
+
+_URL: Final = re.compile(r"sqs(?:://(?P<region>[a-z0-9-]*))?")
 
 CAPABILITIES: Final = Capabilities(
     driver="sqs",
@@ -78,16 +80,16 @@ class SqsAdapter:
     ) -> None:
         self._queue_url = queue_url
         self._settings = settings or DriverSettings()
-        self._connection = Connection(
+        self.connection = Connection(
             session=session, endpoint_url=endpoint_url, region=region, allow_http=allow_http
         )
-        self._addresses = Addresses.parse(queue_url, prefix=self._settings.prefix)
+        self.addresses = Addresses.parse(queue_url, prefix=self._settings.prefix)
         self._clock = clock or SystemClock()
         self._longest_delay = longest_delay
         self._group = group or _queue_of
         # The parts, not yet connected. Each belongs to the event loop that opens the adapter.
-        self.client = SqsClient(self._connection)
-        self._queues = Queues(self.client, self._addresses)
+        self.client = SqsClient(self.connection)
+        self._queues = Queues(self.client, self.addresses)
         self._settling = Settling(
             self.client, self._queues, self._clock, longest_delay=self._longest_delay, group=self._group
         )
@@ -105,22 +107,21 @@ class SqsAdapter:
         """``sqs://default`` takes region and credentials from the environment, as every AWS client does;
         ``sqs://eu-west-1`` names the region. Options: sqs_queue_url, sqs_endpoint_url, sqs_allow_http.
         """
-        parts = urlsplit(url)
-        if url not in {"sqs", "sqs:"} and (
-            parts.scheme != "sqs" or not parts.netloc.replace("-", "").isalnum()
-        ):
-            raise ConfigError("an sqs URL names a region or nothing: sqs://eu-west-1, or sqs://default.")
-        if parts.path.strip("/") or parts.query:
-            raise ConfigError("an sqs URL has no path: name queues by the setting sqs_queue_url.")
+        match = _URL.fullmatch(url)
+        if match is None:
+            raise ConfigError(
+                "an sqs URL names a region or nothing, as in sqs://eu-west-1 or sqs://default; queues are named by "
+                "the setting sqs_queue_url."
+            )
         options = settings.options
         adapter = cls(
             options.get("sqs_queue_url"),
             endpoint_url=options.get("sqs_endpoint_url") or os.environ.get("SQS_ENDPOINT_URL"),
-            region=None if parts.netloc in {"", "default"} else parts.netloc,
+            region=None if match["region"] in {None, "", "default"} else match["region"],
             allow_http=bool(options.get("sqs_allow_http")),
             settings=settings,
         )
-        adapter._connection.factory()  # without a client library, say so now
+        adapter.connection.factory()  # without a client library, say so now
         return adapter
 
     @property
@@ -129,7 +130,7 @@ class SqsAdapter:
         return self._longest_delay
 
     def clone(self) -> Self:
-        connection = self._connection
+        connection = self.connection
         return type(self)(
             self._queue_url,
             session=connection.session,
@@ -149,19 +150,19 @@ class SqsAdapter:
         await self.client.open()
         self._queues.open()
         try:
-            await self.client.call("get_queue_url", QueueName=self._addresses.of("default").name)
-        except QueueMissing:
-            return
-        except StoreUnavailable:
+            await self.client.call("get_queue_url", QueueName=self.addresses.of("default").name)
+        except NimbusqError as error:
+            if isinstance(error, StoreError) and not _is_unavailable(error):
+                return
             await self.client.aclose()
             raise
-        except StoreError:
-            return
 
     async def aclose(self) -> None:
         """Wait for polls under way (at most 5 s), hand back what they bring, and disconnect."""
-        await self._intake.aclose()
-        await self.client.aclose()
+        try:
+            await self._intake.aclose()
+        finally:
+            await self.client.aclose()
 
     async def setup(self, queues: Sequence[str]) -> None:
         """Make the queues, each with its queue for failed jobs."""
@@ -206,7 +207,7 @@ class SqsAdapter:
         return [await self._queues.depth(name) for name in queues]
 
     async def doctor(self) -> Sequence[Finding]:
-        return await doctor.examine(self.client, self._queues, cleartext=self._connection.cleartext)
+        return await doctor.examine(self.client, self._queues, cleartext=self.connection.cleartext)
 
     async def push_raw(self, queue: str, raw: bytes, *, job_id: str | None = None) -> Pushed:
         """Put bytes into the queue as a job, due now, whether they are an envelope or not."""
@@ -220,6 +221,10 @@ class SqsAdapter:
     async def audit(self) -> list[tuple[str, str, str, int, Any]]:
         """SQS keeps none."""
         return []
+
+
+def _is_unavailable(error: StoreError) -> bool:
+    return isinstance(error, StoreUnavailable) and not isinstance(error, QueueMissing)
 
 
 def _queue_of(envelope: Envelope) -> str:

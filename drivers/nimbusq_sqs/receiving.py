@@ -9,25 +9,29 @@ the next claim takes what it brings, and what no claim takes within a moment is 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from nimbusq.clock import Clock
 from nimbusq.driver import Lane, Want
+from nimbusq.errors import StoreError
 from nimbusq_sqs.client import SqsClient
 from nimbusq_sqs.limits import BATCH, MAX_POLL, MAX_VISIBLE_IN, whole
 from nimbusq_sqs.message import SYSTEM_ATTRIBUTES, TRAIL, Message, received
 from nimbusq_sqs.queues import Queue, Queues
+
+log = logging.getLogger("nimbusq.sqs")
 
 _RECEIVERS: Final = 4
 """Most receives from one queue at once: with a round trip of 10 ms they bring 2,563 jobs a second, one brings 670."""
 _LINGER: Final = 0.25
 """Seconds that a received message waits for a claim, or a tenth of its lease if that is less."""
 
-HandBack = Callable[[Sequence[Message]], Awaitable[None]]
+Handler = Callable[[Sequence[Message]], Coroutine[Any, Any, None]]
 
 
 @dataclass(slots=True)
@@ -55,8 +59,8 @@ class Intake:
         clock: Clock,
         *,
         longest_delay: int,
-        hop: HandBack,
-        hand_back: HandBack,
+        hop: Handler,
+        hand_back: Handler,
     ) -> None:
         self._client = client
         self._queues = queues
@@ -94,8 +98,13 @@ class Intake:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        await self._hand_back([message for line in self._lines.values() for message in line.stock])
+        unclaimed = [message for line in self._lines.values() for message in line.stock]
         self._lines.clear()
+        try:
+            await self._hand_back(unclaimed)
+        except StoreError as error:
+            log.warning("%d received jobs could not be handed back, they return with their lease: %s",
+                        len(unclaimed), error)  # fmt: skip
 
     # --- taking ------------------------------------------------------------------------------------------------
 
@@ -217,11 +226,8 @@ class Intake:
             stale = [message for message in line.stock if message.received_at <= stale_before]
             if stale:
                 line.stock = deque(message for message in line.stock if message.received_at > stale_before)
-                self._start(line, self._return(stale))
+                self._start(line, self._hand_back(stale))
         self._watch(lease)
-
-    async def _return(self, messages: Sequence[Message]) -> None:
-        await self._hand_back(messages)
 
 
 def _visibility(want: Want) -> int:
