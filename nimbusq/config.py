@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     app: str | None = Field(None, validation_alias=_from_env("NIMBUSQ_APP"))
     """The module that defines the jobs, for the command line."""
     rate_limit_per_sec: float | None = Field(
-        None, gt=0, validation_alias=_from_env("QUEUE_RATE_LIMIT_PER_SEC")
+        None, gt=0, allow_inf_nan=False, validation_alias=_from_env("QUEUE_RATE_LIMIT_PER_SEC")
     )
     """Starts per second of every queue that `rate_limits` does not name."""
     rate_limit_burst: int = Field(10, ge=1, validation_alias=_from_env("QUEUE_RATE_LIMIT_BURST"))
@@ -83,9 +83,11 @@ class Settings(BaseSettings):
     history_limit: int = Field(10_000, ge=0, validation_alias=_from_env("NIMBUSQ_HISTORY_LIMIT"))
     """Finished jobs to remember; 0 keeps none."""
     history_ttl: Seconds = Field(86_400.0, validation_alias=_from_env("NIMBUSQ_HISTORY_TTL_SECONDS"))
-    shutdown_timeout: float = Field(25.0, ge=0, validation_alias=_from_env("NIMBUSQ_SHUTDOWN_TIMEOUT"))
+    shutdown_timeout: float = Field(
+        25.0, ge=0, allow_inf_nan=False, validation_alias=_from_env("NIMBUSQ_SHUTDOWN_TIMEOUT")
+    )
     """How long a stopping worker lets its jobs run on."""
-    cancel_grace: float = Field(3.0, ge=0)
+    cancel_grace: float = Field(3.0, ge=0, allow_inf_nan=False)
     """How long a cancelled handler may clean up before it is abandoned."""
     stall_limit: Seconds = Field(300.0, validation_alias=_from_env("NIMBUSQ_STALL_LIMIT_SECONDS"))
     """How long the event loop may be blocked before its worker counts as dead."""

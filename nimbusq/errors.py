@@ -233,8 +233,8 @@ class Release(ControlFlow):
 
     def __init__(self, delay: float | timedelta = 0.0) -> None:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-        if not 0 <= seconds < float("inf"):
-            raise InvalidOption(f"Release takes a delay of 0 or more seconds, not {delay!r}.")
+        if not 0 <= seconds < 1e11:  # as every duration, see nimbusq.retry.FOREVER
+            raise InvalidOption(f"Release takes a delay from 0 to 1e11 seconds, not {delay!r}.")
         super().__init__(f"job released for {seconds:g} s")
         self.delay = seconds
 

@@ -301,20 +301,18 @@ async def boot(
 ) -> Manager:
     """Open a manager from the settings (and the environment) and make it the default of this process.
 
-    register: called first, to import the modules that define jobs. `changes` override single settings. A default
-    that was booted before is closed. Raises ConfigError for what cannot be used, StoreUnavailable when the
-    backend cannot be reached. In strict mode also for jobs that the driver cannot carry, for cleartext to another
-    host, and for whatever `nimbusq doctor` calls an error, such as unsafe durability.
+    register: called first, to import the modules that define jobs. `changes` override single settings; a `manager`
+    brings its own. A default that was booted before is closed once the new one is open. Raises ConfigError for
+    what cannot be used, StoreUnavailable when the backend cannot be reached. In strict mode also for jobs that the
+    driver cannot carry, for cleartext to another host, and for whatever `nimbusq doctor` calls an error, such as
+    unsafe durability.
     """
     if register is not None:
         answer = register()
         if inspect.isawaitable(answer):
             await answer
-    manager = manager or Manager(settings=settings or Settings(**changes))
+    manager = manager or Manager(settings=_changed(settings, changes))
     _object(manager, [*manager.check_jobs(), *_exposed(manager.settings)])
-    before = _default.manager
-    if before is not None and before is not manager:
-        await before.aclose()
     await manager.open()
     try:
         if manager.settings.strict:
@@ -322,8 +320,16 @@ async def boot(
     except BaseException:
         await manager.aclose()
         raise
-    _default.manager = manager
+    before, _default.manager = _default.manager, manager
+    if before is not None and before is not manager:
+        await before.aclose()
     return manager
+
+
+def _changed(settings: Settings | None, changes: dict[str, Any]) -> Settings:
+    if settings is None or not changes:
+        return settings or Settings(**changes)
+    return Settings(**{**settings.model_dump(), **changes})
 
 
 def _object(manager: Manager, problems: Iterable[str]) -> None:

@@ -36,10 +36,10 @@ class Stack:
         return bool(self._run)
 
     async def around_push(self, envelopes: Sequence[Envelope]) -> AsyncExitStack:
-        stack = AsyncExitStack()
-        for enter in self._push:
-            await stack.enter_async_context(enter(envelopes))
-        return stack
+        async with AsyncExitStack() as stack:  # left again if one of them refuses
+            for enter in self._push:
+                await stack.enter_async_context(enter(envelopes))
+            return stack.pop_all()
 
     def around_run(self, context: JobContext) -> AbstractAsyncContextManager[None]:
         return _Nested([enter(context) for enter in self._run])

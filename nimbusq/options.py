@@ -129,6 +129,19 @@ def _check_runs_in(value: object) -> Any:
     return value
 
 
+def _check_errors(value: object) -> tuple[type[BaseException], ...]:
+    errors = (value,) if isinstance(value, type) or not isinstance(value, Iterable) else tuple(value)
+    if not all(isinstance(error, type) and issubclass(error, BaseException) for error in errors):
+        raise InvalidOption(f"dont_retry takes exception classes, not {value!r}.")
+    return errors
+
+
+def _check_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOption(f"silenced is True or False, not {value!r}.")
+    return value
+
+
 CHECKS: Final[dict[str, Any]] = {
     "name": lambda value: check_name("job", value),
     "aliases": lambda value: tuple(check_name("job", alias) for alias in value),
@@ -145,6 +158,7 @@ CHECKS: Final[dict[str, Any]] = {
     "expire_after": check_duration("expire_after"),
     "max_releases": _check_max_releases,
     "runs_in": _check_runs_in,
-    "dont_retry": tuple,
+    "dont_retry": _check_errors,
+    "silenced": _check_flag,
 }
 NAMES: Final = frozenset(spec.name for spec in fields(JobOptions))

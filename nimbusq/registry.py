@@ -23,14 +23,15 @@ class Registry:
 
     def add(self, job: type[Job]) -> None:
         """Register a class under its name and aliases. Raises InvalidJob when another class has one of them."""
-        for name in (job.options.name, *job.options.aliases):
+        names = (job.options.name, *job.options.aliases)
+        for name in names:
             other = self._jobs.get(name)
             if other is not None and _origin(other) != _origin(job):
                 raise InvalidJob(
                     f"two jobs are called {name!r}: {_shown(other)} and {_shown(job)}. "
                     "Give one of them a name of its own with name='…'."
                 )
-            self._jobs[name] = job
+        self._jobs.update(dict.fromkeys(names, job))
 
     def get(self, name: str) -> type[Job]:
         """The class of that name or alias. Raises UnknownJob with the near misses."""

@@ -26,7 +26,8 @@ class Backoff:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (self.base > 0 and self.factor >= 1 and self.cap > 0 and 0 <= self.jitter <= 1):
+        finite = all(map(math.isfinite, (self.base, self.factor, self.cap)))
+        if not (finite and self.base > 0 and self.factor >= 1 and self.cap > 0 and 0 <= self.jitter <= 1):
             raise InvalidOption(
                 f"a Backoff needs base > 0, factor >= 1, cap > 0 and jitter from 0 to 1, not {self!r}."
             )
