@@ -26,14 +26,16 @@ from nimbusq.driver import (
 from nimbusq.envelope import Envelope
 from nimbusq.errors import ConfigError, NimbusqError, StoreError, StoreUnavailable, UnsupportedByDriver
 from nimbusq_sqs import batches, doctor, leases, pushing
+from nimbusq_sqs.body import to_text
 from nimbusq_sqs.claiming import claimed
 from nimbusq_sqs.client import Connection, QueueMissing, SqsClient
 from nimbusq_sqs.limits import MAX_DELAY, MAX_MESSAGE, MAX_VISIBLE_IN, RESERVED
-from nimbusq_sqs.message import Outgoing, Trail, to_text
+from nimbusq_sqs.message import Outgoing
 from nimbusq_sqs.names import Addresses
 from nimbusq_sqs.queues import Queues
 from nimbusq_sqs.receiving import Intake
 from nimbusq_sqs.settling import Settling
+from nimbusq_sqs.trail import Trail
 
 _URL: Final = re.compile(r"sqs(?:://(?P<region>[a-z0-9-]*))?")
 

@@ -1,25 +1,17 @@
-"""A job as an SQS message: its body as text, and the trail that a copy carries of the messages before it.
-
-SQS counts receives of one message and keeps when it was sent. Whatever must outlive the message (attempts of
-earlier copies, releases, what is left of a long delay) travels in one message attribute; a job's first message
-has none.
-"""
+"""A job as an SQS message: what is sent, and what is received."""
 
 from __future__ import annotations
 
-import base64
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from nimbusq.envelope import Envelope, Unreadable, decode
+from nimbusq_sqs.body import UNSAFE, from_text, to_text
 from nimbusq_sqs.limits import RESERVED, whole
+from nimbusq_sqs.trail import TRAIL, Trail
 
-TRAIL: Final = "nimbusq"
-"""Name of the message attribute."""
 ERROR: Final = "error"
 """Name of the attribute that says, in a queue of failed jobs, why they are there."""
 SYSTEM_ATTRIBUTES: Final = (
@@ -28,77 +20,8 @@ SYSTEM_ATTRIBUTES: Final = (
     "ApproximateFirstReceiveTimestamp",
     "MessageGroupId",
 )
-_BASE64: Final = "base64:"
-_UNSAFE: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What SQS refuses in a body (it takes the characters of XML 1.0), and CR, which an XML reader may change."""
 _DEFAULT_ATTEMPTS: Final = 4
 """Of a message whose header cannot be read."""
-
-
-def to_text(raw: bytes) -> str:
-    """The bytes as a body that SQS takes: as they are, or in base64 behind a mark."""
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        text = ""
-    if text and not text.startswith(_BASE64) and not _UNSAFE.search(text):
-        return text
-    return _BASE64 + base64.b64encode(raw).decode()
-
-
-def from_text(text: str) -> bytes:
-    """What `to_text` was given; text that somebody else put there comes back as its bytes."""
-    if text.startswith(_BASE64):
-        try:
-            return base64.b64decode(text[len(_BASE64) :], validate=True)
-        except ValueError:
-            pass  # not ours
-    return text.encode("utf-8", "surrogatepass")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trail:
-    """What earlier messages of the same job leave to the next one.
-
-    attempts, releases, fence: counted before this message. delay: seconds for which this message was held back
-    when it was sent; None takes the envelope's. pushed: when the job was first sent, in seconds since the epoch on
-    the server's clock. id: of a job whose header cannot be read.
-    """
-
-    attempts: int = 0
-    releases: int = 0
-    fence: int = 0
-    delay: float | None = None
-    pushed: float | None = None
-    id: str | None = None
-
-    def to_attribute(self) -> str:
-        fields = {name: value for name in _TRAIL_TYPES if (value := getattr(self, name)) not in (None, 0)}
-        if self.delay == 0:
-            fields["delay"] = 0
-        return json.dumps(fields, separators=(",", ":"))
-
-    @classmethod
-    def from_attribute(cls, text: str) -> Self:
-        """Never raises: what is not ours to read counts as no trail."""
-        try:
-            fields = dict(json.loads(text))
-        except (ValueError, TypeError):
-            return cls()
-        known: dict[str, Any] = {
-            name: fields[name] for name, kind in _TRAIL_TYPES.items() if isinstance(fields.get(name), kind)
-        }
-        return cls(**known)
-
-
-_TRAIL_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "attempts": int,
-    "releases": int,
-    "fence": int,
-    "delay": (int, float),
-    "pushed": (int, float),
-    "id": str,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +153,7 @@ def failed_message(raw: bytes, *, job_id: str, error: str, limit: int) -> Outgoi
     """A job for the queue of failed ones, its error beside it as far as there is room."""
     message = Outgoing(body=to_text(raw), trail=Trail(id=job_id), key=job_id)
     room = min(1_000, limit + RESERVED - message.size - len(ERROR) - len("String"))
-    text = _UNSAFE.sub("\ufffd", error).encode("utf-8", "replace")[: max(0, room)].decode("utf-8", "ignore")
+    text = UNSAFE.sub("\ufffd", error).encode("utf-8", "replace")[: max(0, room)].decode("utf-8", "ignore")
     return replace(message, error=text)
 
 

@@ -21,8 +21,9 @@ from nimbusq.driver import Lane, Want
 from nimbusq.errors import StoreError
 from nimbusq_sqs.client import SqsClient
 from nimbusq_sqs.limits import BATCH, MAX_POLL, MAX_VISIBLE_IN, whole
-from nimbusq_sqs.message import SYSTEM_ATTRIBUTES, TRAIL, Message, received
+from nimbusq_sqs.message import SYSTEM_ATTRIBUTES, Message, received
 from nimbusq_sqs.queues import Queue, Queues
+from nimbusq_sqs.trail import TRAIL
 
 log = logging.getLogger("nimbusq.sqs")
 

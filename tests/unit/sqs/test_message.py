@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nimbusq.envelope import Unreadable
-from nimbusq_sqs.message import Outgoing, Trail, failed_message, from_text, received, to_text
+from nimbusq_sqs.body import from_text, to_text
+from nimbusq_sqs.message import Outgoing, failed_message, received
+from nimbusq_sqs.trail import Trail
 
 
 @given(
