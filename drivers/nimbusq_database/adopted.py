@@ -39,7 +39,7 @@ def _library(connection: object) -> str:
 
 async def _unwrapped(tx: Any) -> object:
     """The driver's connection under SQLAlchemy, which begins its transaction with its first statement."""
-    connection = await tx.connection() if hasattr(tx, "connection") and hasattr(tx, "flush") else tx
+    connection = await tx.connection() if hasattr(type(tx), "flush") else tx  # of a session
     await connection.exec_driver_sql("select 1")
     raw = await connection.get_raw_connection()
     driver_connection: object = raw.driver_connection
@@ -67,7 +67,7 @@ def _aiosqlite(connection: Any) -> Adopted:
 def _aiomysql(connection: Any) -> Adopted:
     from nimbusq_database.mysql.client import MysqlClient
 
-    return MysqlClient(connection), "pyformat"
+    return MysqlClient(connection, counts=False), "pyformat"
 
 
 _ADOPTERS: Final[Mapping[str, Mapping[str, Callable[[Any], Adopted]]]] = {

@@ -31,7 +31,10 @@ class Client(Protocol):
         ...
 
     async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
-        """Insert rows that may hold bytes, in one round trip; how many were stored (others were there)."""
+        """Insert rows that may hold bytes, in one round trip.
+
+        How many were stored (others were there), or fewer where that is not known.
+        """
         ...
 
 

@@ -18,13 +18,16 @@ _LARGEST: Final = 1_000_000
 class MysqlClient:
     """`nimbusq_database.client.Client`. A list travels as JSON where its parameter says so.
 
-    named_locks: locks were asked for that are the session's, to be let go of after the transaction.
+    counts: the connection counts rows that were changed, not those that were found (SQLAlchemy has it set so), and
+    can tell how many an insert has stored. named_locks: locks were asked for that are the session's, to be let go
+    of after the transaction.
     """
 
-    __slots__ = ("_connection", "named_locks")
+    __slots__ = ("_connection", "_counts", "named_locks")
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, *, counts: bool = True) -> None:
         self._connection = connection
+        self._counts = counts
         self.named_locks = False
 
     async def fetch(self, parts: Sequence[Part], parameters: Mapping[str, Any]) -> Sequence[Row]:
@@ -54,7 +57,7 @@ class MysqlClient:
             for chunk in _chunks([cursor.mogrify(values, _hexed(row)) for row in rows]):
                 await cursor.execute(head + ",".join(chunk) + tail)
                 count += cursor.rowcount
-        return count
+        return count if self._counts else 0
 
 
 def bound(part: Part, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
