@@ -1,0 +1,87 @@
+"""The jobs of these tests: each notes in the ledger what it does, one O_APPEND line at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+from nimbusq import BatchState, JobFailed, Release, current_job, job
+
+
+def note(event: str, *words: object) -> None:
+    line = f"{time.monotonic():.6f} {event} {' '.join(map(str, words))}\n"
+    ledger = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(ledger, line.encode())
+    os.close(ledger)
+
+
+def first_time(name: str) -> bool:
+    """True once for each name, in all processes."""
+    try:
+        Path(f"{os.environ['LEDGER']}.{name}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+@job(backoff=0.05)
+async def step(name: str, seconds: float = 0.0) -> None:
+    note("start", name, current_job().attempt)
+    await asyncio.sleep(seconds)
+    note("end", name)
+
+
+@job(backoff=0.05)
+async def flaky(name: str, failures: int) -> None:
+    """Fails that often, then succeeds."""
+    note("start", name, current_job().attempt)
+    if current_job().attempt <= failures:
+        raise ValueError(name)
+    note("end", name)
+
+
+@job(retries=0)
+async def broken(name: str) -> None:
+    note("start", name)
+    raise ValueError(name)
+
+
+@job
+async def patient(name: str, releases: int, delay: float = 0.05) -> None:
+    """Is put back that often, then succeeds."""
+    note("start", name, current_job().attempt)
+    if current_job().releases < releases:
+        raise Release(delay)
+    note("end", name)
+
+
+@job(backoff=0.05)
+async def suicidal(name: str) -> None:
+    """Kills its process at the end of its first run, after its effect and before its settlement."""
+    note("start", name, current_job().attempt)
+    note("end", name)
+    if first_time(name):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job
+async def on_then(batch: BatchState) -> None:
+    note("then", batch.id, batch.total, batch.pending, batch.failed)
+
+
+@job
+async def on_catch(batch: BatchState, error: JobFailed) -> None:
+    note("catch", batch.id, error.job_id)
+
+
+@job
+async def on_finally(batch: BatchState) -> None:
+    note("finally", batch.id, batch.total, batch.pending, batch.failed)
+
+
+@job
+async def on_failure(error: JobFailed) -> None:
+    note("on_failure", error.job_id)

@@ -1,0 +1,54 @@
+"""A worker process: worker.py [QUEUE[:N]...], with CONCURRENCY, LEASE, RATE, and DIE=before|after:N from the
+environment: end at once, as by kill -9, before or after the N-th settlement reached the store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+import shop  # noqa: F401  # defines the jobs
+
+from nimbusq import Manager, Settings, Worker
+from nimbusq.limit import RateLimit
+
+
+class Mortal:
+    """An adapter whose process dies around one settlement."""
+
+    def __init__(self, adapter: Any, when: str) -> None:
+        self._adapter = adapter
+        self._moment, _, number = when.partition(":")
+        self._left = int(number)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._adapter, name)
+
+    async def settle(self, settlements: Any, **options: Any) -> Any:
+        self._left -= 1
+        if self._left == 0 and self._moment == "before":
+            os._exit(9)
+        answer = await self._adapter.settle(settlements, **options)
+        if self._left == 0:
+            os._exit(9)
+        return answer
+
+
+async def main(queues: list[str]) -> None:
+    rate = os.environ.get("RATE")
+    limits = {"default": RateLimit(per_second=float(rate))} if rate else {}
+    manager = Manager(settings=Settings(rate_limits=limits))
+    if when := os.environ.get("DIE"):
+        manager = Manager(Mortal(manager.adapter, when), settings=manager.settings)  # type: ignore[arg-type]
+    async with manager:
+        await Worker(
+            manager,
+            queues,
+            concurrency=int(os.environ.get("CONCURRENCY", "4")),
+            lease=float(os.environ.get("LEASE", "2")),
+        ).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:] or ["default"]))

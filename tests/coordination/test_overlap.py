@@ -1,0 +1,148 @@
+"""At most n running jobs per key, in all processes, whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from nimbusq import Job, Worker, dispatch
+from nimbusq.errors import InvalidOption
+from nimbusq.overlap import WithoutOverlapping
+from tests.coordination.place import Place, workers
+from tests.coordination.programs import shop
+
+
+class Keyed(Job):
+    name_: str
+    seconds: float = 0.0
+
+    async def handle(self) -> None:
+        shop.note("start", self.name_)
+        await asyncio.sleep(self.seconds)
+        shop.note("end", self.name_)
+
+    def overlap_key(self) -> str:
+        return "account-7"
+
+
+def most_at_once(place: Place) -> int:
+    """The greatest number of runs at any moment, from the ledger."""
+    changes = [(float(line[0]), 1) for line in place.notes("start")] + [
+        (float(line[0]), -1) for line in place.notes("end")
+    ]
+    running = most = 0
+    for _, change in sorted(changes):
+        running += change
+        most = max(most, running)
+    return most
+
+
+async def test_two_processes_run_one_at_a_time_though_one_job_outlasts_its_lease(shared: Place) -> None:
+    async with shared.manager() as manager:
+        for name, seconds in (("long", 3.0), ("a", 0.1), ("b", 0.1), ("c", 0.1)):
+            await dispatch(shop.step, name, seconds).without_overlapping("k", release_after=0.3).send()
+        for _ in range(2):
+            shared.start("worker", LEASE=1, CONCURRENCY=2)
+        await shared.until_empty(manager)
+        assert most_at_once(shared) == 1
+        assert shared.counts("end") == {"long": 1, "a": 1, "b": 1, "c": 1}
+        assert {line[3] for line in shared.notes("start")} == {"1"}, "a blocked claim counted as an attempt"
+
+
+async def test_a_limit_of_two_lets_two_run(here: Place) -> None:
+    async with here.manager() as manager:
+        for name in "abcdef":
+            await dispatch(shop.step, name, 0.2).without_overlapping("k", limit=2, release_after=0.1).send()
+        async with workers(Worker(manager, lease=2), Worker(manager, lease=2)):
+            await here.until_empty(manager)
+        assert most_at_once(here) == 2
+        assert len(here.counts("end")) == 6
+
+
+async def test_a_killed_holder_blocks_for_its_lease_at_most(shared: Place) -> None:
+    async with shared.manager() as manager:
+        await dispatch(shop.step, "held", 60).retries(0).without_overlapping("k", release_after=0.5).send()
+        victim = shared.start("worker", LEASE=1.5)
+        await shared.until(lambda: bool(shared.counts("start")["held"]), "the first start")
+        await dispatch(shop.step, "next").without_overlapping("k", release_after=0.5).send()
+        shared.start("worker", LEASE=1.5)
+        victim.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        await shared.until(lambda: bool(shared.counts("start")["next"]), "the next start")
+        (started,) = [float(line[0]) for line in shared.notes("start") if line[2] == "next"]
+        assert started - killed < 1.5 + 1.0
+        await shared.until_empty(manager)
+
+
+async def test_three_ways_to_ask_share_one_key_space(here: Place) -> None:
+    async with here.manager() as manager:
+        await dispatch(Keyed(name_="hook", seconds=0.2)).send()
+        await (
+            dispatch(Keyed(name_="builder", seconds=0.2))
+            .without_overlapping("account-7", release_after=0.1)
+            .send()
+        )
+        wrapped = WithoutOverlapping(Keyed(name_="wrapper", seconds=0.2), "account-7", release_after=0.1)
+        await dispatch(wrapped).send()
+        async with workers(Worker(manager, lease=2, concurrency=5)):
+            await here.until_empty(manager)
+        assert most_at_once(here) == 1
+        assert here.counts("end") == {"hook": 1, "builder": 1, "wrapper": 1}
+
+
+async def test_blocked_jobs_keep_their_attempts_and_are_counted_as_released(here: Place) -> None:
+    async with here.manager() as manager:
+        holder = await dispatch(shop.step, "holder", 1.0).without_overlapping("k").send()
+        async with workers(Worker(manager, lease=2, concurrency=5)):
+            await here.until(lambda: bool(here.counts("start")), "the holder's start")
+            blocked = await dispatch(shop.step, "blocked").without_overlapping("k", release_after=0.05).send()
+            await here.until_empty(manager)
+        assert holder.id != blocked.id
+        assert [line[3] for line in here.notes("start") if line[2] == "blocked"] == ["1"]
+
+
+async def test_max_releases_ends_a_job_whose_key_stays_busy(here: Place) -> None:
+    async with here.manager() as manager:
+        await dispatch(shop.step, "holder", 1.5).without_overlapping("k").send()
+        async with workers(Worker(manager, lease=2, concurrency=5)):
+            await here.until(lambda: bool(here.counts("start")), "the holder's start")
+            blocked = dispatch(shop.step, "blocked").without_overlapping(
+                "k", release_after=0.1, max_releases=3
+            )
+            receipt = await blocked.send()
+            await here.until_empty(manager)
+        record = await manager.require("failed", "").get(receipt.id)
+        assert record.kind == "OverlapBlocked"
+        assert here.counts("start") == {"holder": 1}
+
+
+async def test_an_expiry_below_the_lease_is_refused(here: Place) -> None:
+    async with here.manager(lease=30) as manager:
+        with pytest.raises(InvalidOption, match="below the lease"):
+            await dispatch(shop.step, "x").without_overlapping("k", expire_after=29).send()
+        assert (await manager.depth()).pending == 0
+
+
+async def test_defaults_are_the_seeds(here: Place) -> None:
+    async with here.manager() as manager:
+        receipt = await dispatch(shop.step, "x").without_overlapping("k").send()
+        view = await manager.require("jobs", "").get(receipt.id)
+        overlap = view.envelope.overlap
+        assert (overlap.limit, overlap.release_after, overlap.expire_after, overlap.max_releases) == (
+            1,
+            3.0,
+            600.0,
+            None,
+        )
+
+
+async def test_the_wrapper_called_by_hand_waits_for_the_key(here: Place) -> None:
+    async with here.manager():
+        wrapper = WithoutOverlapping(Keyed(name_="direct", seconds=0.1), "k")
+        assert wrapper.inner == Keyed(name_="direct", seconds=0.1)
+        await asyncio.gather(*(wrapper.handle() for _ in range(3)))
+        assert most_at_once(here) == 1
+        assert here.counts("end") == {"direct": 3}

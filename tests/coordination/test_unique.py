@@ -1,0 +1,241 @@
+"""One active job per key: from many processes, through everything that can happen to it, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nimbusq import DuplicateJob, Job, Worker, dispatch
+from nimbusq.batch import Batch
+from nimbusq.errors import InvalidOption, InvalidUniqueKey
+from nimbusq.failed import retry
+from nimbusq.unique import acquire_unique_lock, dispatch_unique, is_unique_locked, release_unique_lock
+from tests.coordination.place import Place, workers
+from tests.coordination.programs import shop
+
+
+class Sync(Job):
+    account: int
+
+    async def handle(self) -> None: ...
+
+    def unique_id(self) -> str:
+        return f"account:{self.account}"
+
+
+async def test_fifty_sends_from_five_processes_queue_one(shared: Place) -> None:
+    senders = [shared.start("sender", "k", 10) for _ in range(5)]
+    for sender in senders:
+        assert sender.stdout is not None
+        assert await asyncio.to_thread(sender.stdout.readline) == "ready\n", shared.errors()
+    for sender in senders:
+        assert sender.stdin is not None
+        sender.stdin.write("\n")
+        sender.stdin.flush()
+    answers = [
+        line for sender in senders for line in (await asyncio.to_thread(sender.communicate))[0].split("\n")
+    ]
+    words = [line.split() for line in answers if line]
+    assert len(words) == 50
+    queued = [job_id for status, job_id in words if status == "queued"]
+    assert len(queued) == 1
+    assert {job_id for status, job_id in words if status == "duplicate"} == {queued[0]}
+    async with shared.manager() as manager:
+        assert (await manager.depth()).pending == 1
+
+
+async def test_fifty_sends_from_fifty_tasks_queue_one(here: Place) -> None:
+    async with here.manager() as manager:
+
+        async def send() -> tuple[str, str]:
+            receipt = await dispatch(shop.step, "one").unique("k", on_duplicate="return").send()
+            return receipt.status, receipt.id
+
+        answers = await asyncio.gather(*(send() for _ in range(50)))
+        (holder,) = {job_id for status, job_id in answers if status == "queued"}
+        assert sorted(answers).count(("duplicate", holder)) == 49
+        assert (await manager.depth()).pending == 1
+
+
+async def holds(key: str = "k") -> bool:
+    """Another send is told that the key is taken; one that is not is cancelled again."""
+    receipt = await dispatch(shop.step, "probe").unique(key, on_duplicate="return").on_queue("probes").send()
+    if receipt.status == "queued":
+        await receipt.cancel()
+    return receipt.status == "duplicate"
+
+
+async def test_the_slot_is_held_through_delay_retry_and_release_and_freed_when_done(here: Place) -> None:
+    async with here.manager() as manager:
+        held: list[bool] = []
+        for builder in (
+            dispatch(shop.step, "delayed").delay(0.3),
+            dispatch(shop.flaky, "flaky", 2),
+            dispatch(shop.patient, "patient", 3, 0.1),
+        ):
+            receipt = await builder.unique("k").send()
+            probe = dispatch(builder.disarm()[0]).unique("k", on_duplicate="return")
+            async with workers(Worker(manager, lease=2)):
+                while (view := await receipt.refresh()) is not None and view.state != "done":
+                    other = await probe.send()
+                    if other.id != receipt.id:  # it had ended in between
+                        await other.cancel()
+                        break
+                    held.append(other.status == "duplicate")
+                    await asyncio.sleep(0.02)
+                await here.until_empty(manager)
+            again = await probe.send()
+            assert again.status == "queued"
+            await again.cancel()
+        assert len(held) > 10
+        assert all(held)
+
+
+async def test_the_slot_is_freed_when_the_job_failed_for_good(here: Place) -> None:
+    async with here.manager() as manager:
+        first = await dispatch(shop.broken, "b").unique("k").send()
+        with pytest.raises(DuplicateJob) as told:
+            await dispatch(shop.broken, "b").unique("k").send()
+        assert (told.value.job_id, told.value.name, told.value.key) == (first.id, "broken", "k")
+        async with workers(Worker(manager, lease=2)):
+            await here.until_empty(manager)
+        second = await dispatch(shop.broken, "b").unique("k").send()
+        assert second.status == "queued"
+        told_of_conflict = await retry([first.id])
+        assert dict(told_of_conflict.conflicts) == {first.id: second.id}
+        assert await manager.require("failed", "").get(first.id) is not None
+
+
+async def test_the_slot_is_freed_when_the_job_is_cancelled(here: Place) -> None:
+    async with here.manager():
+        receipt = await dispatch(shop.step, "one").delay(3600).unique("k").send()
+        assert await holds()
+        assert await receipt.cancel()
+        assert not await holds()
+
+
+async def test_a_paused_job_keeps_its_slot(here: Place) -> None:
+    async with here.manager() as manager:
+        receipt = await dispatch(shop.step, "one").unique("k").send()
+        await manager.require("jobs", "").pause(receipt.id)
+        assert await holds()
+        await manager.require("jobs", "").resume(receipt.id)
+        assert await holds()
+
+
+async def test_a_crash_keeps_the_slot_until_the_job_has_ended(shared: Place) -> None:
+    async with shared.manager() as manager:
+        receipt = await dispatch(shop.suicidal, "s").unique("k").send()
+        victim = shared.start("worker", LEASE=1)
+        await shared.until(lambda: victim.poll() is not None, "the worker's death")
+        other = await dispatch(shop.suicidal, "s").unique("k", on_duplicate="return").send()
+        assert (other.status, other.id) == ("duplicate", receipt.id)
+        shared.start("worker", LEASE=1)
+        await shared.until_empty(manager)
+        assert shared.counts("end") == {"s": 2}
+        assert (await dispatch(shop.suicidal, "s").unique("k").send()).status == "queued"
+
+
+async def test_a_unique_job_with_no_retries_frees_its_slot_when_its_worker_died(shared: Place) -> None:
+    async with shared.manager() as manager:
+        receipt = await dispatch(shop.suicidal, "s").retries(0).unique("k").send()
+        victim = shared.start("worker", LEASE=1)
+        await shared.until(lambda: victim.poll() is not None, "the worker's death")
+        shared.start("worker", LEASE=1)
+        await shared.until_empty(manager, within=10)
+        failed = await manager.require("failed", "").get(receipt.id)
+        assert (failed.kind, failed.attempts) == ("WorkerLost", 1)
+        assert (await dispatch(shop.suicidal, "s").unique("k").send()).status == "queued"
+
+
+async def test_the_lock_expires_while_its_job_still_waits(here: Place) -> None:
+    async with here.manager() as manager:
+        first = await dispatch(Sync(account=1)).unique_for(0.4).send()
+        second = await dispatch(Sync(account=1)).unique_for(0.4).send()
+        assert (first.status, second.status, second.id) == ("queued", "duplicate", first.id)
+        assert await is_unique_locked(Sync(account=1))
+        assert not await is_unique_locked(Sync(account=2))
+        await asyncio.sleep(0.5)
+        assert (await dispatch(Sync(account=1)).unique_for(60).send()).status == "queued"
+        assert (await manager.depth()).pending == 2
+
+
+async def test_the_lock_is_freed_by_the_end_of_its_own_job_only(here: Place) -> None:
+    async with here.manager() as manager:
+        await dispatch(Sync(account=1)).unique_for(0.2).send()
+        await asyncio.sleep(0.3)
+        second = await dispatch(Sync(account=1)).on_queue("later").unique_for(60).send()
+        async with workers(Worker(manager, lease=2)):
+            await here.until_empty(manager)
+        assert await is_unique_locked(Sync(account=1)), "the first job's end freed the second's lock"
+        assert (await dispatch_unique(Sync(account=1))).id == second.id
+
+
+async def test_slot_and_lock_never_see_each_other(here: Place) -> None:
+    async with here.manager():
+        assert (await dispatch(Sync(account=1)).unique().send()).status == "queued"
+        assert (await dispatch(Sync(account=1)).unique_for(60).send()).status == "queued"
+        with pytest.raises(DuplicateJob):
+            await dispatch(Sync(account=1)).unique().send()
+        assert (await dispatch_unique(Sync(account=1))).status == "duplicate"
+
+
+async def test_dispatch_alone_never_deduplicates(here: Place) -> None:
+    async with here.manager() as manager:
+        await dispatch(Sync(account=1)).send()
+        await dispatch(Sync(account=1)).send()
+        assert (await manager.depth()).pending == 2
+
+
+async def test_the_lock_by_hand(here: Place) -> None:
+    async with here.manager():
+        job = Sync(account=1)
+        token = await acquire_unique_lock(job)
+        assert token is not None
+        assert await acquire_unique_lock(job) is None
+        assert (await dispatch_unique(job)).status == "duplicate"
+        assert not await release_unique_lock(job, "wrong")
+        assert await release_unique_lock(job, token)
+        assert not await is_unique_locked(job)
+        assert (await dispatch_unique(job)).status == "queued"
+        assert await release_unique_lock(job), "whoever holds it"
+        assert (await dispatch_unique(job)).status == "queued"
+
+
+async def test_keys_are_scoped_by_job_name_and_never_run_together(here: Place) -> None:
+    async with here.manager() as manager:
+        for builder in (
+            dispatch(shop.step, "x").unique("b:c"),
+            dispatch(shop.broken, "x").unique("b:c"),
+            dispatch(shop.step, "x").unique("B:C"),
+            dispatch(shop.step, "x").unique("\u00e9"),
+            dispatch(shop.step, "x").unique("e\u0301"),
+            dispatch(shop.step, "x").unique("é" * 128),
+            dispatch(shop.step, "x").unique("data.id' OR '1'='1"),
+        ):
+            assert (await builder.send()).status == "queued"
+        assert (await manager.depth()).pending == 7
+
+
+@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "x" * 257, "é" * 129])
+async def test_a_key_that_breaks_the_rules_stores_nothing(here: Place, key: str) -> None:
+    async with here.manager() as manager:
+        with pytest.raises(InvalidUniqueKey):
+            dispatch(shop.step, "x").unique(key)
+        assert (await manager.depth()).pending == 0
+
+
+async def test_without_a_key_the_arguments_count_whatever_their_order(here: Place) -> None:
+    async with here.manager():
+        assert (await dispatch(shop.flaky, name="a", failures=0).unique().send()).status == "queued"
+        with pytest.raises(DuplicateJob):
+            await dispatch(shop.flaky, failures=0, name="a").unique().send()
+        assert (await dispatch(shop.flaky, failures=0, name="b").unique().send()).status == "queued"
+
+
+async def test_members_and_links_cannot_be_unique(here: Place) -> None:
+    async with here.manager() as manager:
+        with pytest.raises(InvalidOption, match="cannot be unique"):
+            await Batch([dispatch(shop.step, "x").unique("k")]).send()
+        assert (await manager.depth()).pending == 0
