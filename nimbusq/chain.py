@@ -79,7 +79,8 @@ class Chain:
         return self._with(on_failure=callback)
 
     async def send(self, manager: Manager | None = None) -> SentChain:
-        """Queue the first link. An empty chain is stored nowhere.
+        """Queue the first link. An empty chain is stored nowhere. The inline driver runs the links first, and raises
+        the error of the one that failed.
 
         Raises UnsupportedByDriver where the driver has no chains and no store is set.
         """

@@ -13,7 +13,7 @@ from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any
 
-from nimbusq.driver import Claim, Lane, Outcome, PutBack, Retry, Want
+from nimbusq.driver import Claim, Lane, Outcome, PutBack, Retry, Settlement, Want
 from nimbusq.ids import new_token
 from nimbusq.manager import Manager
 from nimbusq.outcome import header_of
@@ -49,6 +49,8 @@ class InlineRunner:
         self._errors: dict[str, BaseException] = {}
         self._ours: set[str] = set()
         self._ended: set[str] = set()
+        self._heads: dict[str, str] = {}
+        """Chain link -> the job that was sent for it, the chain's first."""
 
     async def drain(self, job_ids: Iterable[str]) -> frozenset[str]:
         """Run everything that is due; which of these jobs have ended. Raises the last error of those that failed."""
@@ -66,6 +68,7 @@ class InlineRunner:
             await self._processes.aclose()
             self._ours -= ours
             self._ended -= ours
+            self._heads = {link: head for link, head in self._heads.items() if head not in ours}
             for job_id in ours:
                 self._errors.pop(job_id, None)
         if errors:
@@ -120,13 +123,22 @@ class InlineRunner:
             return
         settlement = await conclude(run, _without_delay(outcome))
         answer = (await self._manager.adapter.settle([settlement]))[0]
-        if settlement.terminal and run.claim.id in self._ours:
-            self._ended.add(run.claim.id)
-            if settlement.failed is not None and run.error is not None:
-                self._errors[run.claim.id] = run.error
+        self._note(run, settlement)
         await self._aftermath.settled(run, settlement, answer)
         if self._aftermath.hooks:
             await asyncio.wait(self._aftermath.hooks)
+
+    def _note(self, run: Run, settlement: Settlement) -> None:
+        """What the sender is to hear: of its own job, and of the links that follow it."""
+        job_id = run.claim.id
+        head = self._heads.get(job_id, job_id)
+        if not settlement.terminal or head not in self._ours:
+            return
+        if job_id in self._ours:
+            self._ended.add(job_id)
+        if settlement.failed is not None and run.error is not None:
+            self._errors[head] = run.error
+        self._heads.update((link.id, head) for link in settlement.push if link.chain is not None)
 
 
 def _without_delay(outcome: Outcome) -> Outcome:
