@@ -95,9 +95,10 @@ class Delays:
             return  # whatever is behind was written later still, and is not due yet
         held = [waiting for waiting in self._heap if waiting.partition is partition]
         oldest = sorted(held, key=lambda waiting: waiting.record.offset)[:_CHUNK]
-        moved = await self._hand_over(oldest)
-        self._heap = [waiting for waiting in self._heap if id(waiting) not in moved]
+        out = {id(waiting) for waiting in oldest}
+        self._heap = [waiting for waiting in self._heap if id(waiting) not in out]
         heapq.heapify(self._heap)
+        await self._hand_over(oldest)
         self._member.appetite.ring()
 
     def _forget_the_gone(self) -> None:
@@ -112,16 +113,12 @@ class Delays:
         """Write what is due to the ready topics, until cancelled."""
         while True:
             self._sooner.clear()
-            await self._ask_clock()
+            if self._clock.stale and self._until_due() < _ASK_CLOCK_WITHIN:
+                await self.ask_clock()
             if (seconds := self._until_due()) > 0:
                 await within(min(seconds, _ASK_CLOCK_WITHIN / 2), self._sooner.wait())
                 continue
-            due = self._pop_due()
-            moved = await self._hand_over(due)
-            for waiting in due:
-                if id(waiting) not in moved and waiting.partition.alive:
-                    heapq.heappush(self._heap, waiting)
-            if len(moved) < len(due):
+            if not await self._hand_over(self._pop_due()):
                 await asyncio.sleep(_RETRY)
 
     def _until_due(self) -> float:
@@ -133,23 +130,23 @@ class Delays:
             due.append(heapq.heappop(self._heap))
         return due
 
-    async def _hand_over(self, batch: Sequence[Waiting]) -> set[int]:
-        """Write records anew, due or not, and mark their offsets; the ids of those that were."""
+    async def _hand_over(self, batch: Sequence[Waiting]) -> bool:
+        """Write records anew, due or not, and mark their offsets; those that could not be are lined up again.
+        Whether all were."""
         async with self._member.gate.step():
             batch = [waiting for waiting in batch if waiting.partition.alive]
-            if not batch:
-                return set()
-            failures = await self._write(batch)
-            moved = [waiting for waiting, failure in zip(batch, failures, strict=True) if failure is None]
-            for waiting in moved:
+            failures = await self._write(batch) if batch else []
+            for waiting, failure in zip(batch, failures, strict=True):
+                if failure is not None:
+                    heapq.heappush(self._heap, waiting)
+                    continue
                 waiting.partition.window.finish(waiting.record.offset)
                 waiting.partition.ahead -= 1
                 self._member.committer.touch(waiting.partition)
-        for failure in failures:
-            if failure is not None:
-                log.warning("delayed jobs stay where they are: %s", translated(failure, "forwarding"))
-                break
-        return {id(waiting) for waiting in moved}
+        failed = [failure for failure in failures if failure is not None]
+        if failed:
+            log.warning("%d delayed jobs stay for now: %s", len(failed), translated(failed[0], "forwarding"))
+        return not failed
 
     async def _write(self, batch: Sequence[Waiting]) -> Sequence[BaseException | None]:
         try:
@@ -164,10 +161,8 @@ class Delays:
 
     # --- the clock ---------------------------------------------------------------------------------------------
 
-    async def _ask_clock(self) -> None:
-        """Learn the brokers' time by appending a record, when a job is nearly due and it is not known well."""
-        if not self._clock.stale or self._until_due() > _ASK_CLOCK_WITHIN:
-            return
+    async def ask_clock(self) -> None:
+        """Learn the brokers' time by appending a record."""
         try:
             await self._outbox.send([Outgoing(topic=self._names.clock, value=b"", headers=[])])
         except StoreError as error:

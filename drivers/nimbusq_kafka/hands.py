@@ -39,6 +39,8 @@ class Hold:
     record: Received
     counters: Counters
     stage: Stage = Stage.CLAIMED
+    tried_at: float | None = None
+    """When its settlement was last tried, on the monotonic clock."""
 
 
 class Hands:

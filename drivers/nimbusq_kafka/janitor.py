@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 from nimbusq.errors import NimbusqError
+from nimbusq_kafka.claiming import Claimer
 from nimbusq_kafka.cluster import Cluster
+from nimbusq_kafka.hands import Hands, Stage
 from nimbusq_kafka.member import Member
 
 log = logging.getLogger("nimbusq.kafka")
@@ -17,6 +19,9 @@ log = logging.getLogger("nimbusq.kafka")
 _EVERY: Final = 15.0
 _PATIENCE: Final = 60.0
 """Seconds without a claim, and not less than two leases, after which a queue counts as not worked on here."""
+
+_SETTLING: Final = 60.0
+"""Seconds after the last attempt to settle a run, at which its worker has surely given up."""
 
 
 class Janitor:
@@ -26,24 +31,32 @@ class Janitor:
     this deletes what lies below the committed offsets.
     """
 
-    def __init__(self, member: Member, cluster: Cluster, *, delete: bool) -> None:
+    def __init__(
+        self, member: Member, cluster: Cluster, hands: Hands, claimer: Claimer, *, delete: bool
+    ) -> None:
         self._member = member
         self._cluster = cluster
+        self._hands = hands
+        self._claimer = claimer
         self._delete = delete
         self._asked: dict[str, float] = {}
 
-    def asked_for(self, queues: Iterable[str], lease: float) -> set[str]:
-        """A claim wants these queues; which are to be subscribed to."""
+    def asked_for(self, queues: Iterable[str], lease: float) -> None:
+        """A claim wants these queues."""
         until = time.monotonic() + max(_PATIENCE, 2 * lease)
         for queue in queues:
             self._asked[queue] = max(until, self._asked.get(queue, 0.0))
-        return set(self._asked)
+
+    def wanted(self) -> Set[str]:
+        """The queues to be subscribed to."""
+        return frozenset(self._asked)
 
     async def run(self) -> None:
         """Tidy up every 15 s, until cancelled or until nobody has claimed for so long that the group can be left
         to others."""
         while True:
             await asyncio.sleep(_EVERY)
+            self._take_back()
             try:
                 await self._delete_records()
                 if not await self._leave_queues():
@@ -67,6 +80,16 @@ class Janitor:
         self._asked = {queue: until for queue, until in self._asked.items() if until > now or queue in busy}
         if not self._asked:
             return False
-        if self._member.queues - self._asked.keys():
-            await self._member.subscribe(self._asked)
+        await self._member.subscribe(self.wanted)
         return True
+
+    def _take_back(self) -> None:
+        """Runs that have ended, but whose worker has given up settling them while Kafka was away: nobody else will
+        ever say what became of them, so they count as lost."""
+        limit = time.monotonic() - _SETTLING
+        tried = [hold for hold in self._hands.at(Stage.RUNNING) if hold.tried_at is not None]
+        abandoned = [hold for hold in tried if (hold.tried_at or 0.0) < limit]
+        for hold in abandoned:
+            hold.partition.window.give_up(hold.record.offset)
+            hold.partition.missed.add(hold.record.offset)
+        self._claimer.void(abandoned)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -62,6 +62,8 @@ class Member:
         self._committed_at_revoke = True
         self.void: Callable[[Iterable[Hold]], None] = lambda _: None
         """Takes back claims that no commit has carried; the claimer's."""
+        self.queues: Set[str] = frozenset()
+        """What is subscribed to."""
         self.steady = False
         """The partitions are this member's, and their windows are known."""
         self.owner = secrets.token_bytes(OWNER_BYTES)
@@ -113,24 +115,22 @@ class Member:
         except TROUBLES as error:
             log.warning("the consumer group was not left in good order: %s", error)
 
-    async def subscribe(self, queues: Iterable[str]) -> None:
-        """Read these queues and no others, creating topics that are missing."""
+    async def subscribe(self, wanted: Callable[[], Set[str]]) -> None:
+        """Read the queues that are wanted at that moment and no others, creating topics that are missing."""
+        if wanted() == self.queues:
+            return
         async with self._subscribing:
-            topics = self._names.consumed(queues)
-            if topics.keys() == self._topics.keys():
+            queues = wanted()
+            if queues == self.queues:
                 return
-            await self._cluster.ensure({queue for queue, _ in topics.values()})
+            topics = self._names.consumed(queues)
+            await self._cluster.ensure(queues)
             await self._stand_still(grace=0.0)  # with a new subscription aiokafka forgets the old assignment
             self._epoch += 1
-            self._topics = topics
+            self._topics, self.queues = topics, queues
             self._consumer.subscribe(list(topics), listener=_Listener(self))
 
     # --- looking -----------------------------------------------------------------------------------------------
-
-    @property
-    def queues(self) -> set[str]:
-        """What is subscribed to."""
-        return {queue for queue, _ in self._topics.values()}
 
     @property
     def partitions(self) -> list[Partition]:

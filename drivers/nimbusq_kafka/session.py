@@ -49,6 +49,7 @@ class Session:
         self._parts: _Parts | None = None
         self._joined: Future[None] = Future()
         self._thread = threading.Thread(target=self._main, name="nimbusq-kafka", daemon=True)
+        self._closing = False
         self.over = False
 
     # --- from the application's loop ---------------------------------------------------------------------------
@@ -79,6 +80,7 @@ class Session:
 
     async def aclose(self) -> None:
         """Leave the group and end the thread."""
+        self._closing = True
         self._tell(lambda parts: parts.stop.set())
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
 
@@ -131,6 +133,8 @@ class Session:
             parts = _Parts(self._config, self._names, self._hands)
             await parts.open(stack)
             self._parts = parts
+            if self._closing:
+                parts.stop.set()
             self._joined.set_result(None)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(duty, name="nimbusq-kafka") for duty in parts.duties()]
@@ -150,12 +154,13 @@ class _Parts:
         self.outbox = Outbox(config, clock)
         self.hands = hands
         self.member = Member(config, names, self.cluster, hands)
-        self.janitor = Janitor(self.member, self.cluster, delete=config.delete_records)
         self.delays = Delays(self.member, self.outbox, names, clock)
         self.reader = Reader(self.member, self.delays)
         self.claimer = Claimer(self.member, hands, clock)
-        self.settling = Settling(self.member, hands, self.outbox, names, clock)
+        self.settling = Settling(self.member, hands, self.outbox, self.cluster, names, clock)
+        self.janitor = Janitor(self.member, self.cluster, hands, self.claimer, delete=config.delete_records)
         self.member.void = self.claimer.void
+        self._asked_clock = False
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Connect everything; `stack` disconnects it, the membership first."""
@@ -178,8 +183,11 @@ class _Parts:
         ]
 
     async def claim(self, want: Want) -> Claimed:
-        queues = self.janitor.asked_for([lane.queue for lane in want.lanes], want.lease)
-        await self.member.subscribe(queues)
+        self.janitor.asked_for([lane.queue for lane in want.lanes], want.lease)
+        await self.member.subscribe(self.janitor.wanted)
+        if not self._asked_clock:
+            self._asked_clock = True
+            await self.delays.ask_clock()
         return await self.claimer.claim(want)
 
     def hand_back(self, token: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from nimbusq.driver import PutBack, Retry, Settled, Settlement, SettleStatus
 from nimbusq.errors import StoreUnavailable
 from nimbusq_kafka.broker_clock import BrokerClock
+from nimbusq_kafka.cluster import Cluster
 from nimbusq_kafka.config import DEADLINE
 from nimbusq_kafka.hands import Hands, Hold, Stage
 from nimbusq_kafka.member import Member
@@ -26,9 +28,16 @@ class Settling:
     """
 
     def __init__(
-        self, member: Member, hands: Hands, outbox: Outbox, names: TopicNames, clock: BrokerClock
+        self,
+        member: Member,
+        hands: Hands,
+        outbox: Outbox,
+        cluster: Cluster,
+        names: TopicNames,
+        clock: BrokerClock,
     ) -> None:
         self._member = member
+        self._cluster = cluster
         self._hands = hands
         self._outbox = outbox
         self._names = names
@@ -39,6 +48,7 @@ class Settling:
         pairs = self._held(settlements)
         try:
             async with asyncio.timeout(2 * DEADLINE):  # it may have to wait for a rebalance
+                await self._cluster.ensure(one.queue for settlement in settlements for one in settlement.push)
                 await self._follow([(hold, settlement) for hold, settlement in pairs if hold is not None])
                 await self._covered([hold for hold, _ in pairs if hold is not None])
         except TimeoutError as error:
@@ -53,7 +63,9 @@ class Settling:
             hold = self._hands.find(settlement.claim)
             if hold is not None and id(hold) in taken:
                 hold = None
-            taken.add(id(hold))
+            if hold is not None:
+                taken.add(id(hold))
+                hold.tried_at = time.monotonic()
             pairs.append((hold, settlement))
         return pairs
 

@@ -101,12 +101,16 @@ class Window:
             self._done |= ((1 << (stop - start)) - 1) << (start - self.base)
             self._advance()
 
+    def give_up(self, offset: int) -> None:
+        """The run came to nothing that anybody knows of: it counts."""
+        self.running.discard(offset)
+        self.lost[offset] = self.lost.get(offset, 0) + 1
+
     def take_over(self) -> frozenset[int]:
         """A new owner counts the runs that its predecessor has left behind; which they are."""
         left = frozenset(self.running)
         for offset in left:
-            self.lost[offset] = self.lost.get(offset, 0) + 1
-        self.running.clear()
+            self.give_up(offset)
         return left
 
     def _advance(self) -> None:

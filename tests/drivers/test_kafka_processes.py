@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ Launch = Callable[..., Any]
 
 
 @pytest.fixture
-async def launch(kafka_brokers: str, tmp_path: Path) -> AsyncIterator[Launch]:
+def launch(kafka_brokers: str, tmp_path: Path) -> Launch:
     def with_options(**options: Any) -> Any:
         return kafka_fleet(kafka_brokers, tmp_path, **{"partitions": 1, "session_timeout": 3.0, **options})
 
-    yield with_options
+    return with_options
 
 
 async def test_a_commit_never_passes_an_unfinished_job(launch: Launch) -> None:
@@ -78,7 +79,7 @@ async def test_a_failing_job_holds_nobody_up_and_bytes_that_are_no_job_are_parke
 
         await fleet.until(lambda: fleet.count("failed") == 2)
         starts = [one["at"] for one in fleet.of("start") if one["id"] == failing.id]
-        gaps = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
         assert len(starts) == 3
         assert all(1.0 <= gap < 1.6 for gap in gaps), gaps
         assert [one["kind"] for one in fleet.of("hook")] == ["ValueError"]
@@ -188,4 +189,3 @@ async def test_a_static_member_is_back_at_once(launch: Launch) -> None:
         await fleet.until(lambda: fleet.count("start") == 2)
         assert asyncio.get_running_loop().time() - at < 5.0
         assert [one["attempt"] for one in fleet.of("start")] == [1, 2]
-

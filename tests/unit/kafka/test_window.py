@@ -127,7 +127,9 @@ def test_a_window_agrees_with_a_model(first: int, program: list[tuple[str, objec
             offset: count for offset, count in model.lost.items() if offset not in model.done
         }
         assert window.finished == len([offset for offset in model.done if offset > model.base])
-        assert all(window.is_done(offset) == (offset < model.base or offset in model.done) for offset in range(350))
+        assert all(
+            window.is_done(offset) == (offset < model.base or offset in model.done) for offset in range(350)
+        )
 
 
 def test_a_lost_run_counts_once_for_each_owner_that_left_it() -> None:
