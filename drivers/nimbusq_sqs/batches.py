@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from nimbusq.errors import StoreError, StoreUnavailable
 from nimbusq_sqs.client import Refused, ReplyLost, SqsClient
-from nimbusq_sqs.limits import BATCH
+from nimbusq_sqs.limits import BATCH, MAX_BATCH
 from nimbusq_sqs.message import Outgoing
 from nimbusq_sqs.queues import Queue
 
@@ -24,7 +24,8 @@ _PAUSES: Final = (0.05, 0.2)
 async def send(client: SqsClient, queue: Queue, messages: Sequence[Outgoing]) -> list[Answer]:
     """Send messages to one queue; of a FIFO queue in their order, one batch after the other."""
     entries = [message.entry(fifo=queue.fifo) for message in messages]
-    parts = list(split([message.size for message in messages], queue.max_message))
+    limit = min(queue.max_message, MAX_BATCH)
+    parts = list(split([message.size for message in messages], limit))
     return await _all(
         client, "send_message_batch", queue.url, entries, parts, at_once=1 if queue.fifo else _IN_FLIGHT
     )

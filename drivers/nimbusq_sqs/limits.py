@@ -18,6 +18,9 @@ MAX_POLL: Final = 5
 """Longest long poll that the driver asks for (SQS: 20): a poll that is killed hides the next message that long."""
 MAX_MESSAGE: Final = 1_048_576
 """Greatest message, and greatest sum of the messages of one batch, in bytes with their attributes."""
+MAX_BATCH: Final = MAX_MESSAGE // 2
+"""Greatest sum that the driver sends at once: as JSON a batch gets longer, and aiohttp warns from 1 MiB on that
+the event loop has to wait for it."""
 RESERVED: Final = 256
 """Bytes of each message that are left free for the attribute that a copy carries."""
 BATCH: Final = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,8 +15,10 @@ from nimbusq.driver import DriverSettings
 from nimbusq_sqs import SqsAdapter
 
 
+@functools.cache
 def new_session() -> Any:
-    """With what a client asks for, and a server for tests does not look at."""
+    """One for all clients, since it reads the description of the service once; with what a client asks for, and a
+    server for tests does not look at."""
     return aioboto3.Session(region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
 
 

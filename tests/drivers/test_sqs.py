@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -15,18 +14,12 @@ from tests.drivers.sqs_env import SqsEnv, new_session, sqs_env
 pytestmark = pytest.mark.sqs
 
 
-@pytest.fixture(scope="module")
-def sqs_session() -> Any:
-    """One session for all clients: it reads the description of the service once."""
-    return new_session()
-
-
 class TestSqs(DriverSuite):
     tick = 1.0
 
     @pytest.fixture
-    async def env(self, sqs_endpoint: str, sqs_session: Any) -> AsyncIterator[SqsEnv]:
-        async with sqs_env(sqs_endpoint, session=sqs_session) as env:
+    async def env(self, sqs_endpoint: str) -> AsyncIterator[SqsEnv]:
+        async with sqs_env(sqs_endpoint, session=new_session()) as env:
             yield env
 
     async def test_a_retry_is_due_after_its_delay_and_counted(self, hands: Hands) -> None:
