@@ -142,6 +142,7 @@ _POSTGRES_PEERS: Final = (
         target="pgqueuer:PgQueuerPeer",
         environment="pgqueuer",
         requires=("pgqueuer[asyncpg]==1.6.0",),
+        best=1000,
         jobs=20_000,
         default=True,
     ),
@@ -159,6 +160,7 @@ _POSTGRES_PEERS: Final = (
         target="chancy:ChancyPeer",
         environment="chancy",
         requires=("chancy==0.26.0", "psycopg[binary]"),
+        jobs=20_000,  # it acknowledges once a second, and that is to be in the measurement
         default=True,
     ),
     Entry(

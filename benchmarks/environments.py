@@ -16,7 +16,7 @@ EVERYWHERE: Final = ("uvloop==0.23.0",)
 
 
 def cache() -> Path:
-    """Where environments, servers' data and results are kept."""
+    """Where environments and results are kept."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("NIMBUSQ_BENCHMARKS_DIR") or Path(home) / "nimbusq-benchmarks")
 

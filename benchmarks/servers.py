@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from benchmarks.catalogue import Driver
-from benchmarks.environments import cache
 from benchmarks.peer import Place
 
 SERVICES: Final = Path(__file__).parent.parent / "scripts" / "services"
+DATA: Final = Path(tempfile.gettempdir()) / f"nimbusq-benchmarks-{os.getuid()}"
+"""Not under the home folder: started by root, PostgreSQL and MariaDB are users that cannot read there."""
 SERVICE_OF: Final[dict[Driver, str]] = {
     "redis": "redis",
     "postgres": "postgres",
@@ -73,7 +75,7 @@ class Servers:
         return self._urls[VARIABLE_OF[driver]]
 
     def _services(self, *arguments: str) -> str:
-        run = os.environ | {"NIMBUSQ_SERVICES_RUN": str(cache() / "servers"), "NIMBUSQ_SERVICES_FSYNC": "1"}
+        run = os.environ | {"NIMBUSQ_SERVICES_RUN": str(DATA), "NIMBUSQ_SERVICES_FSYNC": "1"}
         return subprocess.run(
             [SERVICES, *arguments], env=run, check=True, text=True, stdout=subprocess.PIPE
         ).stdout

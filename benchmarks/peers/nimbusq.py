@@ -31,14 +31,18 @@ JOBS: dict[str, type[Noop | Nap]] = {"noop": Noop, "nap": Nap}
 class Nimbusq(Peer):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self._manager = Manager(place.url, settings=self.settings())
+        self._manager = Manager(_url(place), settings=self.settings())
 
     def settings(self) -> Settings:
-        return Settings(prefix=self.place.name)
+        return Settings(
+            prefix=self.place.name,
+            kafka_topic=self.place.name,
+            kafka_group_id=self.place.name,
+            sqs_endpoint_url=self.place.url if self.place.driver == "sqs" else None,
+        )
 
     async def install(self) -> None:
-        async with self._manager:
-            await self._manager.adapter.setup([QUEUE])
+        await self._manager.adapter.setup([QUEUE])
 
     async def connect(self) -> None:
         await self._manager.__aenter__()
@@ -66,3 +70,14 @@ class Nimbusq(Peer):
     async def work(self, concurrency: int) -> None:
         async with self._manager:
             await Worker(self._manager, QUEUE, concurrency=concurrency).run()
+
+
+def _url(place: Place) -> str:
+    """The place as nimbusq writes it."""
+    match place.driver:
+        case "kafka":
+            return f"kafka://{place.url}"
+        case "sqs":
+            return "sqs://default"
+        case _:
+            return place.url

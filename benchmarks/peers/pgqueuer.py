@@ -1,4 +1,4 @@
-"""pgqueuer: dequeues and logs in groups. At ten it is capped; else its workers have, as by default, no cap."""
+"""pgqueuer: dequeues and logs in groups. By default its workers have no cap; asked for 1,000 they get that."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 from benchmarks.peer import KINDS, Peer, chunks
+
+UNCAPPED = 1000
 
 
 class PgQueuerPeer(Peer):
@@ -51,7 +53,7 @@ class PgQueuerPeer(Peer):
         async def nap(job: Job) -> None:
             await KINDS["nap"](int(job.payload or b""))
 
-        if concurrency > 10:
-            await queuer.run(batch_size=concurrency)
+        if concurrency >= UNCAPPED:
+            await queuer.run(batch_size=100)
         else:  # it asks that the cap be at least twice the batch
             await queuer.run(batch_size=max(1, concurrency // 2), max_concurrent_tasks=concurrency)
