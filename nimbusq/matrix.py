@@ -47,7 +47,7 @@ _PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
 _EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "sync": "sync://",
-        "memory": "memory://",
+        "memory": "sync://",
         "sqlite": "sqlite:///jobs.db",
         "database": "sqlite:///jobs.db",
         "sqs": "sqs://default",
