@@ -47,7 +47,9 @@ class MemorySchedules:
             schedule = state.schedules.get(name)
             if schedule is None:
                 return False
-            state.schedules[name] = replace(schedule, paused=paused)
+            resumed = schedule.paused and not paused
+            last_tick = max(schedule.last_tick or 0.0, state.now()) if resumed else schedule.last_tick
+            state.schedules[name] = replace(schedule, paused=paused, last_tick=last_tick)
             return True
 
     async def forget(self, name: str) -> bool:

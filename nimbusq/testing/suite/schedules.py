@@ -81,6 +81,21 @@ class ScheduleSuite:
         assert await schedules.pause("unknown", True) is False
 
     @needs("schedules")
+    async def test_what_a_paused_schedule_missed_is_not_caught_up(self, hands: Hands) -> None:
+        schedules = store_of(hands)
+        await schedules.register("nightly", {})
+        await schedules.pause("nightly", True)
+        await hands.pass_ticks(3)
+        await schedules.pause("nightly", False)
+        now = await schedules.now()
+        (state,) = await schedules.list()
+        assert state.last_tick == pytest.approx(now, abs=hands.tick / 2)
+        await hands.pass_ticks(3)
+        await schedules.pause("nightly", False)
+        (again,) = await schedules.list()
+        assert again.last_tick == state.last_tick, "it was not paused"
+
+    @needs("schedules")
     async def test_schedules_are_listed_and_forgotten(self, hands: Hands) -> None:
         schedules = store_of(hands)
         for name in ("b", "a"):
