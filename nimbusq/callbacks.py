@@ -25,8 +25,8 @@ def disarm(items: Iterable[object]) -> None:
             item.disarm()
 
 
-def taken(item: object, what: str) -> tuple[Job, Asked]:
-    """The job and options of a batch member, a chain link or a callback; its builder is disarmed.
+def taken(item: object, what: str, *, may_be_unique: bool = False) -> tuple[Job, Asked]:
+    """The job and options of a batch member, a chain link, a callback or a schedule; its builder is disarmed.
 
     Raises InvalidJob for a plain callable (a closure cannot travel), InvalidOption for options that have no
     meaning there.
@@ -39,7 +39,7 @@ def taken(item: object, what: str) -> tuple[Job, Asked]:
             f"{what} must be a Job or a @job function, not {type(job).__name__}: "
             "it runs in a worker. Plain callables work with run() only."
         )
-    if asked.unique is not None:
+    if asked.unique is not None and not may_be_unique:
         raise InvalidOption(
             f"{what} cannot be unique: the batch or chain would wait for a job that is not its own."
         )

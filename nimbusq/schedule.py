@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -27,10 +28,12 @@ log = logging.getLogger("nimbusq.scheduler")
 CatchUp = Literal["none", "last", "all"]
 
 MISFIRE_GRACE: Final = 300.0
-"""A tick that a running scheduler is late for by less than this fires all the same; above it counts as missed."""
+"""A running scheduler that is late by less than this many seconds fires every tick; above it they count as missed."""
 MOST_CAUGHT_UP: Final = 100
 LOOK_AGAIN: Final = 30.0
-"""Seconds after which the store's clock and the paused schedules are read again."""
+"""Seconds after which the store's clock is read again."""
+RESOLUTION: Final = 1e-6
+"""Seconds: ticks are told apart to the microsecond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +56,14 @@ class Entry:
     def missed(self, last_tick: float, now: float) -> list[float]:
         """The ticks up to `now` that the policy wants fired, given the last that was."""
         most = {"none": 0, "last": 1, "all": MOST_CAUGHT_UP}[self.catch_up]
-        late = itertools.takewhile(lambda tick: tick > last_tick, self.timetable.before(now))
+        late = itertools.takewhile(lambda tick: tick > last_tick, self.timetable.before(now + RESOLUTION))
         return list(itertools.islice(late, most))[::-1]
+
+    def due(self, since: float, now: float) -> list[float]:
+        """The ticks up to `now` that a running scheduler fires, when it last looked at `since`."""
+        if now - since > MISFIRE_GRACE:
+            return self.missed(since, now)
+        return list(itertools.takewhile(lambda tick: tick <= now, self.timetable.after(since)))
 
     def spec(self) -> dict[str, Any]:
         """What the store keeps for people to see."""
@@ -118,7 +127,7 @@ class Scheduler:
         overlap: Literal["allow", "skip"] = "allow",
         jitter: float | timedelta = 0.0,
     ) -> Entry:
-        job, asked = taken(item, "a scheduled job")
+        job, asked = taken(item, "a scheduled job", may_be_unique=True)
         name = check_name("schedule", name or job.options.name)
         if name in self._entries:
             raise InvalidOption(f"two schedules are called {name!r}: give one of them a name.")
@@ -139,12 +148,12 @@ class Scheduler:
     # --- running -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Fire ticks until `stop`. An outage of the store is waited out; its ticks count as missed."""
+        """Fire ticks until `stop`. An outage of the store is waited out; see `MISFIRE_GRACE` for its ticks."""
         self._stop.clear()
-        evaluated = await self._start()
+        evaluated: dict[str, float] | None = None
         while not self._stop.is_set():
             try:
-                evaluated = await self._round(evaluated)
+                evaluated = await (self._start() if evaluated is None else self._round(evaluated))
             except StoreError as error:
                 log.warning("the schedules cannot be fired: %s", error)
                 await self._pause(1.0)
@@ -164,22 +173,29 @@ class Scheduler:
             state: ScheduleState = await store.register(entry.name, entry.spec())
             now = await store.now()
             for tick in entry.missed(now if state.last_tick is None else state.last_tick, now):
-                await self.fire(entry, tick)
+                await self._try(entry, tick)
             evaluated[entry.name] = now
         return evaluated
 
     async def _round(self, evaluated: dict[str, float]) -> dict[str, float]:
         """Fire what became due since `evaluated`, then wait for the next tick."""
         now = await self._store().now()
-        upcoming = now + LOOK_AGAIN
         for entry in self.entries:
-            for tick in entry.timetable.after(max(evaluated[entry.name], now - MISFIRE_GRACE)):
-                if tick > now:
-                    upcoming = min(upcoming, tick)
-                    break
-                await self.fire(entry, tick)
-        await self._pause(max(0.001, upcoming - await self._store().now()))
+            for tick in entry.due(evaluated[entry.name], now):
+                await self._try(entry, tick)
+        upcoming = [next(entry.timetable.after(now), math.inf) for entry in self.entries]
+        wait = min(upcoming, default=math.inf) - await self._store().now()
+        await self._pause(min(LOOK_AGAIN, max(0.001, wait)))
         return dict.fromkeys(evaluated, now)
+
+    async def _try(self, entry: Entry, tick: float) -> None:
+        """Fire, so that one job whose hooks raise does not stop the other schedules."""
+        try:
+            await self.fire(entry, tick)
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("schedule %s: the tick at %s could not be queued", entry.name, tick)
 
     async def _pause(self, wait: float) -> None:
         try:

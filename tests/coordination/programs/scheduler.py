@@ -13,7 +13,7 @@ from nimbusq import Manager, Scheduler, dispatch
 async def main() -> None:
     async with Manager():
         scheduler = Scheduler()
-        scheduler.every(float(os.environ["EVERY"]), dispatch(shop.step, "tick"), name="ticks")
+        scheduler.every(float(os.environ["EVERY"]), dispatch(shop.step, "tick"), name="ticks", catch_up="all")
         await scheduler.run()
 
 
