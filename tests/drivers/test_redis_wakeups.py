@@ -201,7 +201,7 @@ async def test_a_rate_opens_on_time(adapter: RedisAdapter) -> None:
     begin = time.monotonic()
     second = await adapter.claim(Want(token="b", limit=5, lease=30, wait=5, lanes=(lane,)))
     assert (len(first.claims), len(second.claims)) == (1, 1)
-    assert 0.2 < time.monotonic() - begin < 0.4
+    assert 0.2 < time.monotonic() - begin < 1.0
 
 
 async def test_a_cancelled_claim_hands_back_what_it_took(adapter: RedisAdapter) -> None:
