@@ -69,7 +69,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a plan."""
+    """One line of a plan. sql: with the prefix filled in."""
 
     version: int
     name: str
@@ -204,7 +204,7 @@ class Migrations:
     def _up_steps(self, applied: Sequence[Applied], to: int | None) -> list[Step]:
         done = {one.version for one in applied}
         return [
-            Step(one.version, one.name, "up", one.up)
+            Step(one.version, one.name, "up", self._statements.script(one.up))
             for one in self._known
             if one.version not in done and (to is None or one.version <= to)
         ]
@@ -218,7 +218,9 @@ class Migrations:
                 f"migration {missing[0].version:03} {missing[0].name} was applied by a newer nimbusq: "
                 "only that version can undo it."
             )
-        return [Step(one.version, one.name, "down", downs[one.version]) for one in above]
+        return [
+            Step(one.version, one.name, "down", self._statements.script(downs[one.version])) for one in above
+        ]
 
 
 def sql(dialect: str, *, since: int = 0, prefix: str = "nimbusq") -> str:

@@ -1,3 +1,4 @@
+-- Writes the counters and flags of a batch.
 -- Parameters: id, and the columns that change; finishes = 1 ends the batch.
 update {p}batches
 set mark = :mark, total = :total, pending = :pending, failed = :failed, errors = :errors, sealed = :sealed,

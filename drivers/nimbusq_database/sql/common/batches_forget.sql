@@ -1,2 +1,3 @@
+-- Drops batches.
 -- Parameters: ids.
 delete from {p}batches where id {in ids};

@@ -1,2 +1,3 @@
+-- Drops one failed record.
 -- Parameters: id.
 delete from {p}failed where id = :id;

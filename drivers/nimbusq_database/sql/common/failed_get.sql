@@ -1,2 +1,3 @@
+-- One failed record.
 -- Parameters: id. Returns: all columns.
 select * from {p}failed where id = :id;

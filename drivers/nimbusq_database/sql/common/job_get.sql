@@ -1,2 +1,3 @@
+-- One live job.
 -- Parameters: id. Returns: all columns, now.
 select j.*, {now} as now from {p}jobs j where j.id = :id;

@@ -1,2 +1,3 @@
+-- The server's clock.
 -- Returns: now.
 select {now} as now;

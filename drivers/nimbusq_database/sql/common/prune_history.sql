@@ -1,4 +1,5 @@
 -- Keeps the newest rows.
 -- Parameters: keep (a number of rows), age in seconds.
 delete from {p}history
-where seq <= (select newest from (select max(seq) as newest from {p}history) as h) - :keep or finished_at <= {now} - :age;
+where seq <= (select newest from (select max(seq) as newest from {p}history) as h) - :keep
+  or finished_at <= {now} - :age;

@@ -1,1 +1,2 @@
+-- Drops locks whose time is over.
 delete from {p}locks where expires_at <= {now};

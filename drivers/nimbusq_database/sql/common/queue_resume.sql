@@ -1,2 +1,3 @@
+-- Lets a queue go on.
 -- Parameters: queue.
 delete from {p}paused_queues where queue = :queue;

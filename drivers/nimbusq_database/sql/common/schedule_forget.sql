@@ -1,2 +1,3 @@
+-- Drops a schedule.
 -- Parameters: name.
 delete from {p}schedules where name = :name;

@@ -1,2 +1,3 @@
+-- One schedule.
 -- Parameters: name. Returns: all columns.
 select * from {p}schedules where name = :name;

@@ -1,2 +1,3 @@
+-- All schedules by name.
 -- Returns: all columns.
 select * from {p}schedules order by name;

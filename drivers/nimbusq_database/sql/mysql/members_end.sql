@@ -1,3 +1,4 @@
+-- These members have ended.
 -- Parameters: rows of [batch id, member id].
 update {p}batch_members m
 join json_table(:rows, '$[*]' columns (

@@ -1,3 +1,4 @@
+-- Adds to the counters of workers that are gone.
 -- Parameters: rows of [queue, counter, value].
 insert into {p}totals (queue, counter, value)
 select t.queue, t.counter, t.added

@@ -1,3 +1,4 @@
+-- Writes transitions down, in testing mode.
 -- Parameters, one list a column.
 insert into {p}audit (event, job_id, token, attempt, extra)
 select event, job_id, token, attempt, extra

@@ -1,3 +1,4 @@
+-- Writes what was spent of rates.
 -- Parameters: rows of [digest, tat].
 update {p}rates set tat = (value ->> 1)::float8
 from jsonb_array_elements(:rows::jsonb) as spent (value)

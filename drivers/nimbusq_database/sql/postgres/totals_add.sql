@@ -1,3 +1,4 @@
+-- Adds to the counters of workers that are gone.
 -- Parameters: rows of [queue, counter, value].
 insert into {p}totals (queue, counter, value)
 select value ->> 0, value ->> 1, (value ->> 2)::bigint from jsonb_array_elements(:rows::jsonb)
