@@ -9,9 +9,11 @@ import pytest
 from nimbusq.testing.suite import DriverSuite
 from tests.drivers.database_env import DatabaseEnv, database_env
 
+pytestmark = pytest.mark.timeout(300)  # the state machine makes 10,000 calls
+
 
 class TestMariadb(DriverSuite):
-    examples = 50  # a program of 50 calls takes about a second
+    examples = 100  # of programs; each takes about a third of a second
 
     @pytest.fixture
     async def env(self, mysql_url: str) -> AsyncIterator[DatabaseEnv]:

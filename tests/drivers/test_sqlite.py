@@ -10,6 +10,8 @@ import pytest
 from nimbusq.testing.suite import DriverSuite
 from tests.drivers.database_env import DatabaseEnv, database_env
 
+pytestmark = pytest.mark.timeout(300)  # the state machine makes 10,000 calls
+
 
 class TestSqlite(DriverSuite):
     @pytest.fixture

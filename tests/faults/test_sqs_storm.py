@@ -111,7 +111,8 @@ async def test_5000_jobs_survive_30_killed_workers(storming: Storm) -> None:
     twice = sum(count - 1 for count in ends.values())
     attempts = max(attempt for _, attempt in storming.noted("start"))
     log.info(
-        "%d jobs sent in %.1f s, %d kills in %.1f s, all done %.1f s later; %d starts, %d ended twice, highest attempt %d",
+        "%d jobs sent in %.1f s, %d kills in %.1f s, all done %.1f s later; %d starts, "
+        "%d ended twice, highest attempt %d",
         jobs, pushed - began, kills, killed - pushed, time.monotonic() - killed, starts.total(), twice, attempts,
     )  # fmt: skip
     assert set(ends) == set(range(jobs)), "0 lost"

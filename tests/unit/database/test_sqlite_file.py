@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nimbusq.driver import Claim, Depth, Done, DriverSettings, HistoryRow, Lane, Settlement, Want
+from nimbusq.driver import Claim, Depth, Done, DriverSettings, HistoryRow, Lane, PutBack, Settlement, Want
 from nimbusq.envelope import Envelope
 from nimbusq.errors import StoreFull, StoreUnavailable
 from nimbusq.ids import new_id
@@ -169,9 +169,7 @@ async def test_another_connections_commit_wakes_a_waiting_claim(adapter: Databas
     await other.aclose()
 
 
-async def test_a_cancelled_claim_hands_back_what_it_took(
-    adapter: DatabaseAdapter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_claim_hands_back_what_it_took(adapter: DatabaseAdapter) -> None:
     """However late the cancel comes, the job is due again and no attempt is counted."""
     await adapter.push([envelope()])
     for turns in range(8):
@@ -179,8 +177,10 @@ async def test_a_cancelled_claim_hands_back_what_it_took(
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        (answer,) = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(answer, list):  # it was quicker
+            back = PutBack(0, counted=False)
+            await adapter.settle([Settlement(claim=one, outcome=back) for one in answer])
         assert (await depth(adapter)).running == 0
     (found,) = await claim(adapter)
     assert (found.attempt, found.releases) == (1, 0)
