@@ -236,9 +236,13 @@ class Renewal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The job did what it should. `result` is the encoded return value; None is not kept."""
+    """The job did what it should. `result` is the encoded return value; None is not kept.
+
+    note: why a value that there was is not kept; for the history.
+    """
 
     result: bytes | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +311,10 @@ class FailedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """A job that ended; finished_at is set by the store (epoch seconds), durations are seconds."""
+    """A job that ended; finished_at is set by the store (epoch seconds), durations are seconds.
+
+    error: what went wrong; of a done job, why its result will not be found (any more).
+    """
 
     id: str
     queue: str
@@ -571,7 +578,10 @@ class FailedStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a job ended, as far as the store still knows ("unknown": not at all)."""
+    """How a job ended, as far as the store still knows ("unknown": not at all).
+
+    error: the history's; of a done job whose result is here it does not matter.
+    """
 
     state: Literal["done", "failed", "cancelled", "unknown"]
     result: bytes | None = None

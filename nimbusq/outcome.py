@@ -83,12 +83,14 @@ def batch_record(header: Envelope | None, outcome: Outcome) -> BatchRecord | Non
 
 
 def error_text(outcome: Outcome) -> str:
-    """What went wrong, as one text; empty for a success."""
+    """What went wrong, as one text; of a success, why its result will not be found (any more)."""
     match outcome:
         case Failed(error=error):
             return error
         case Cancelled(reason=reason):
             return reason
+        case Done(result=result, note=note):
+            return note or ("" if result is None else "its result has expired")
         case _:
             return ""
 

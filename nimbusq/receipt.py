@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from nimbusq.clock import Clock
 from nimbusq.driver import Adapter, Cancel, Cancelled, Claim, Ended, JobView, Results
@@ -47,11 +47,12 @@ class Receipt(Generic[R_co]):
     _manager: Manager | None = field(default=None, repr=False)
     _decode: Callable[[bytes], R_co] | None = field(default=None, repr=False)
 
-    async def result(self, timeout: float | timedelta | None = None) -> R_co | None:
-        """Wait for the job's end and return what it returned; None for a job that returned None.
+    async def result(self, timeout: float | timedelta | None = None) -> R_co:
+        """Wait for the job's end and return what it returned.
 
         `timeout` is in seconds. Raises JobFailed, JobCancelled, ResultExpired (the store knows nothing of it any
-        more), TimeoutError; NimbusqError for a job whose transaction has not been committed.
+        more, or the result was too large to keep), TimeoutError; NimbusqError for a job whose transaction has not
+        been committed.
         """
         if self.error is not None:
             raise self.error
@@ -88,12 +89,12 @@ class Receipt(Generic[R_co]):
     def _not_ended(self, seconds: float) -> TimeoutError:
         return TimeoutError(f"job {self.id} had not ended after {seconds:g} s.")
 
-    def _outcome(self, ended: Ended) -> R_co | None:
+    def _outcome(self, ended: Ended) -> R_co:
         match ended.state:
             case "done" if ended.result is not None and self._decode is not None:
                 return self._decode(ended.result)
             case "done" if not ended.error:
-                return None
+                return cast(R_co, None)  # only a job that returned None leaves no result and no note
             case "failed":
                 raise JobFailed(self.id, ended.error)
             case "cancelled":

@@ -48,7 +48,7 @@ def _read(state: bytes, text: bytes) -> Ended:
         case b"result":
             return Ended(state="done", result=text)
         case b"done":
-            return Ended(state="done")
+            return Ended(state="done", error=error)
         case b"failed":
             return Ended(state="failed", error=error)
         case b"cancelled":

@@ -159,20 +159,21 @@ def _returned(run: Run, value: Any) -> Outcome | None:
         return None
     if value is None or run.job is None:
         return Done()
-    settings = run.around.manager.settings
+    most = run.around.manager.settings.max_result
     try:
         encoded = result_adapter(type(run.job)).dump_json(value)
     except (ValueError, TypeError) as error:
-        if run.context is not None:
-            run.context.log.warning("the result cannot be kept: %s", error)
-        return Done()
-    if len(encoded) > settings.max_result:
-        if run.context is not None:
-            run.context.log.warning(
-                "the result has %d bytes and is not kept; at most %d are", len(encoded), settings.max_result
-            )
-        return Done()
+        return _without_result(run, f"its result cannot be encoded: {error}")
+    if len(encoded) > most:
+        return _without_result(run, f"its result has {len(encoded):,} bytes, at most {most:,} are kept")
     return Done(encoded)
+
+
+def _without_result(run: Run, why: str) -> Done:
+    """The work is done; running it again would not make its result fit."""
+    if run.context is not None:
+        run.context.log.warning("%s", why)
+    return Done(note=storable(why))
 
 
 # --- deciding ------------------------------------------------------------------------------------------------

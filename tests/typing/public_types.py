@@ -33,7 +33,7 @@ async def functions_keep_their_types() -> None:
     assert_type(await build_report(7), str)
     assert_type(await count(["a"]), int)
     assert_type(await dispatch(build_report, tenant=7).send(), Receipt[str])
-    assert_type(await (await dispatch(count, ["a"]).send()).result(timeout=1), int | None)
+    assert_type(await (await dispatch(count, ["a"]).send()).result(timeout=1), int)
 
 
 async def arguments_are_checked() -> None:
@@ -46,7 +46,7 @@ async def arguments_are_checked() -> None:
 async def builders_chain() -> None:
     receipt = await dispatch(build_report, 7).on_queue("slow").priority(1).retries(3).delay(minutes=5).send()
     assert_type(receipt.id, str)
-    assert_type(await receipt.result(), str | None)
+    assert_type(await receipt.result(), str)
 
 
 async def many_keep_their_order() -> None:

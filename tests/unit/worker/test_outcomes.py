@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nimbusq import Fail, Job, JobCancelled, JobFailed, Release, current_job, dispatch, job
+from nimbusq import Fail, Job, JobCancelled, JobFailed, Release, ResultExpired, current_job, dispatch, job
 from nimbusq.envelope import VERSION
 from nimbusq.retry import Backoff
 from nimbusq.worker.execute import PATIENCE_FOR_UNKNOWN
@@ -314,7 +314,9 @@ async def test_a_job_that_expired_before_it_could_start_is_cancelled(bench: Benc
     assert diary.heard == [("cancelled", "expired before it could start")]
 
 
-async def test_a_result_that_cannot_be_kept_is_none(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_result_that_cannot_be_kept_is_said_to_be_missing(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     @job
     async def opaque() -> object:
         return object()
@@ -325,6 +327,25 @@ async def test_a_result_that_cannot_be_kept_is_none(bench: Bench, caplog: pytest
 
     receipts = [await dispatch(opaque).send(), await dispatch(huge).send()]
     await bench.worker().run_once()
-    assert [await receipt.result(timeout=1) for receipt in receipts] == [None, None]
-    assert "cannot be kept" in caplog.text
-    assert "70002 bytes" in caplog.text
+    with pytest.raises(ResultExpired, match="cannot be encoded"):
+        await receipts[0].result(timeout=1)
+    with pytest.raises(ResultExpired, match="has 70,002 bytes, at most 65,536 are kept"):
+        await receipts[1].result(timeout=1)
+    assert "70,002 bytes" in caplog.text
+
+
+async def test_an_expired_result_is_not_taken_for_none(bench: Bench) -> None:
+    @job
+    async def answer() -> int:
+        return 42
+
+    @job
+    async def nothing() -> None: ...
+
+    kept, none = await dispatch(answer).send(), await dispatch(nothing).send()
+    await bench.worker().run_once()
+    assert (await kept.result(timeout=1), await none.result(timeout=1)) == (42, None)
+    await bench.advance(3601)
+    assert await none.result(timeout=1) is None
+    with pytest.raises(ResultExpired, match="expired"):
+        await kept.result(timeout=1)
