@@ -100,7 +100,7 @@ async def renewals(_: Asked, manager: Manager) -> Count:
 
     with mock.patch.object(kind, "extend", counted):
         async with _working(manager, HELD, lease=LEASE) as worker:
-            await dispatch_many([Held(seconds=WATCH)] * HELD)
+            await dispatch_many([Held(seconds=WATCH - LEASE / 6)] * HELD)  # no third is begun for nothing
             await _until(lambda: worker.running == HELD)
             await _until(lambda: worker.running == 0)
     return Count(
