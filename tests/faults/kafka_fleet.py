@@ -49,7 +49,8 @@ class Fleet:
             "KAFKA_EVENTS": str(self.log),
         }
         command = [sys.executable, str(WORKER), "work", str(concurrency), json.dumps(self.options)]
-        worker = await asyncio.create_subprocess_exec(*command, env=env)
+        with (self.log.parent / "workers.log").open("ab") as log:
+            worker = await asyncio.create_subprocess_exec(*command, env=env, stderr=log)
         self.workers.append(worker)
         await self.until(lambda: self.count("up") > ups)
         return worker
