@@ -19,7 +19,6 @@ try:
         EndpointConnectionError,
         NoCredentialsError,
         NoRegionError,
-        ParamValidationError,
         PartialCredentialsError,
     )
 except ModuleNotFoundError as error:  # the name by which the extra is found
@@ -152,8 +151,6 @@ class SqsClient:
             raise ReplyLost(f"SQS did not answer {operation} within {DEADLINE + patience:g} s.") from error
         except ClientError as error:
             raise self._refusal(client, operation, error, parameters.get("QueueUrl")) from error
-        except ParamValidationError:
-            raise  # a bug of ours, not the server's word
         except BotoCoreError as error:
             raise _trouble(operation, error) from error
 

@@ -157,6 +157,12 @@ def failed_message(raw: bytes, *, job_id: str, error: str, limit: int) -> Outgoi
     return replace(message, error=text)
 
 
+def server_time(reply: Mapping[str, Any]) -> float:
+    """The server's clock by the reply's Date header, in whole seconds; 0 where there is none."""
+    date = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return parsedate_to_datetime(date).timestamp() if date else 0.0
+
+
 def received(
     found: Mapping[str, Any],
     *,
@@ -164,10 +170,10 @@ def received(
     url: str,
     fifo: bool,
     longest_delay: int,
-    date: str | None,
+    now: float,
     received_at: float,
 ) -> Message:
-    """Read one entry of a `ReceiveMessage` reply. `date` is the reply's HTTP header: the server's clock now."""
+    """Read one entry of a `ReceiveMessage` reply; `now` is the `server_time` of that reply."""
     attributes = found.get("Attributes", {})
     own = found.get("MessageAttributes", {}).get(TRAIL, {})
     trail = Trail.from_attribute(own.get("StringValue") or "{}")
@@ -176,7 +182,7 @@ def received(
     header = envelope.header if isinstance(envelope, Unreadable) else envelope
     sent_at = int(attributes.get("SentTimestamp", 0)) / 1000
     first = int(attributes.get("ApproximateFirstReceiveTimestamp", 0)) / 1000
-    now = max(first, parsedate_to_datetime(date).timestamp() if date else 0.0)
+    now = max(first, now)
     delay = _delay_of(trail, header)
     return Message(
         queue=queue,

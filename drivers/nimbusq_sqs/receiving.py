@@ -21,7 +21,7 @@ from nimbusq.driver import Lane, Want
 from nimbusq.errors import StoreError
 from nimbusq_sqs.client import SqsClient
 from nimbusq_sqs.limits import BATCH, MAX_POLL, MAX_VISIBLE_IN, whole
-from nimbusq_sqs.message import SYSTEM_ATTRIBUTES, Message, received
+from nimbusq_sqs.message import SYSTEM_ATTRIBUTES, Message, received, server_time
 from nimbusq_sqs.queues import Queue, Queues
 from nimbusq_sqs.trail import TRAIL
 
@@ -193,22 +193,22 @@ class Intake:
             MessageSystemAttributeNames=list(SYSTEM_ATTRIBUTES),
             MessageAttributeNames=[TRAIL],
         )
-        date = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-        messages = [self._read(found, queue, date) for found in reply.get("Messages", ())]
+        now = server_time(reply)
+        messages = [self._read(found, queue, now) for found in reply.get("Messages", ())]
         line.dry, line.full, line.trouble = not messages, len(messages) == ask, None
         line.stock.extend(message for message in messages if not message.left)
         self._watch(want.lease)
         if early := [message for message in messages if message.left]:
             await self._hop(early)
 
-    def _read(self, found: Any, queue: Queue, date: str | None) -> Message:
+    def _read(self, found: Any, queue: Queue, now: float) -> Message:
         return received(
             found,
             queue=queue.name,
             url=queue.url,
             fifo=queue.fifo,
             longest_delay=self._longest_delay,
-            date=date,
+            now=now,
             received_at=self._clock.monotonic(),
         )
 

@@ -54,7 +54,7 @@ def test_size_counts_the_body_and_each_attribute_in_bytes() -> None:
 
 def test_a_message_put_there_by_hand_is_unreadable_not_an_error() -> None:
     found = {"MessageId": "m", "ReceiptHandle": "r", "Body": json.dumps({"Records": []})}
-    message = received(found, queue="q", url="u", fifo=False, longest_delay=900, date=None, received_at=0.0)
+    message = received(found, queue="q", url="u", fifo=False, longest_delay=900, now=0.0, received_at=0.0)
     assert isinstance(message.envelope, Unreadable)
     assert (message.id, message.count, message.attempt, message.max_attempts) == ("m", 1, 1, 4)
 
