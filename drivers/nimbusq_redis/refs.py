@@ -14,12 +14,12 @@ _UUID_LENGTH: Final = 36
 
 def ref(job_id: str) -> bytes:
     """The stored form of an id."""
-    if len(job_id) == _UUID_LENGTH:
+    if len(job_id) == _UUID_LENGTH and job_id[8] == job_id[13] == job_id[18] == job_id[23] == "-":
         try:
             raw = bytes.fromhex(job_id.replace("-", ""))
         except ValueError:
             raw = b""
-        if len(raw) == 16 and _dashed(raw) == job_id:
+        if len(raw) == 16 and job_id == job_id.lower():  # else it would not come back as it was
             return b2a_base64(raw, newline=False)[:22]
     return _MARK + job_id.encode("utf-8", "surrogatepass")
 
@@ -28,9 +28,5 @@ def unref(stored: bytes) -> str:
     """The id behind a stored form."""
     if stored.startswith(_MARK):
         return stored[1:].decode("utf-8", "surrogatepass")
-    return _dashed(a2b_base64(stored + b"=="))
-
-
-def _dashed(raw: bytes) -> str:
-    text = raw.hex()
+    text = a2b_base64(stored + b"==").hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
