@@ -155,8 +155,11 @@ class Manager:
         """
         for envelope in envelopes:
             self.check_size(envelope)
-        async with await self.middleware.around_push(envelopes):
+        if not self.middleware.around_pushes:
             answers = await store()
+        else:
+            async with self.middleware.around_push(envelopes):
+                answers = await store()
         new = [envelope for envelope, answer in zip(envelopes, answers, strict=True) if answer.holder is None]
         if self.observers.wants("dispatched"):
             for envelope in new:

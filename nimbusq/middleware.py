@@ -31,15 +31,17 @@ class Stack:
         self._run = [m.around_run for m in middleware if type(m).around_run is not Middleware.around_run]
 
     @property
+    def around_pushes(self) -> bool:
+        """There is something to enter around a push."""
+        return bool(self._push)
+
+    @property
     def around_runs(self) -> bool:
         """There is something to enter around a run."""
         return bool(self._run)
 
-    async def around_push(self, envelopes: Sequence[Envelope]) -> AsyncExitStack:
-        async with AsyncExitStack() as stack:  # left again if one of them refuses
-            for enter in self._push:
-                await stack.enter_async_context(enter(envelopes))
-            return stack.pop_all()
+    def around_push(self, envelopes: Sequence[Envelope]) -> AbstractAsyncContextManager[None]:
+        return _Nested([enter(envelopes) for enter in self._push])
 
     def around_run(self, context: JobContext) -> AbstractAsyncContextManager[None]:
         return _Nested([enter(context) for enter in self._run])
