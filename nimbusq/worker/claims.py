@@ -98,16 +98,21 @@ class ClaimLoop:
         return len(claimed.claims)
 
     async def _once_rated(self, gate: RateGate, lanes: tuple[Lane, ...]) -> int:
-        """The driver has no rates: reserve, claim without waiting, give back."""
+        """The driver has no rates: reserve, claim without waiting, give back. Then wait for the other lanes."""
         admitted = await gate.admit(lanes)
         claimed = Claimed()
         try:
             claimed = await self._claim_and_take(admitted.lanes, 0.0)
         finally:
             await gate.settle_up(admitted, claimed.claims)
-        if not claimed.claims:
-            await self._pause(min(LOOK_EVERY, admitted.retry_after or LOOK_EVERY))
-        return len(claimed.claims)
+        if claimed.claims:
+            return len(claimed.claims)
+        rest = min(LOOK_EVERY, admitted.retry_after or LOOK_EVERY)
+        others = tuple(lane for lane in lanes if not gate.covers((lane,)))
+        if any(lane.limit for lane in others):
+            return len((await self._claim_and_take(others, rest)).claims)
+        await self._pause(rest)
+        return 0
 
     async def _claim_and_take(self, lanes: tuple[Lane, ...], wait: float) -> Claimed:
         want = Want(

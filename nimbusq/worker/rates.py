@@ -5,6 +5,7 @@ A claim that holds tokens does not wait, so an idle worker holds none.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +14,15 @@ from typing import Final
 from nimbusq.clock import Clock
 from nimbusq.driver import Claim, JobLimiter, Lane, Reserved
 from nimbusq.envelope import Rate
+from nimbusq.errors import StoreError
+from nimbusq.worker.pace import Pace
+
+log = logging.getLogger("nimbusq.worker")
 
 LOOK_EVERY: Final = 0.5
 """Seconds between the looks of an idle worker at a rated queue of a driver without rates."""
+AWAY_FOR: Final = 1.0
+"""Seconds until a limiter that could not be reached is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +44,15 @@ class Admitted:
 class RateGate:
     """Reserves from `own` for queues whose limit is per process, from `shared` for the others.
 
-    shared is None where the driver itself spends rates with its claims.
+    shared is None where the driver itself spends rates with its claims. While it cannot be reached no job of its
+    queues starts; other queues are served all the same.
     """
 
     def __init__(self, shared: JobLimiter | None, own: JobLimiter, per_process: frozenset[str]) -> None:
         self._shared = shared
         self._own = own
         self._per_process = per_process
+        self._pace = Pace()
 
     def _limiter(self, lane: Lane) -> JobLimiter | None:
         if lane.rate is None or not lane.limit:
@@ -64,7 +73,7 @@ class RateGate:
             if limiter is None or rate is None:
                 admitted.append(lane)
                 continue
-            answer = await limiter.reserve(rate, min(lane.limit, rate.burst))
+            answer = await self._reserve(limiter, rate, min(lane.limit, rate.burst))
             admitted.append(replace(lane, limit=answer.granted, rate=None))
             if answer.granted:
                 reserved[lane.queue] = _Tokens(limiter, rate, answer.granted)
@@ -72,12 +81,27 @@ class RateGate:
                 waits.append(answer.retry_after)
         return Admitted(tuple(admitted), reserved, min(waits, default=None))
 
+    async def _reserve(self, limiter: JobLimiter, rate: Rate, n: int) -> Reserved:
+        try:
+            reserved = await limiter.reserve(rate, n)
+        except StoreError as error:
+            self._pace.complain(log, "no job starts at the rate %s: %s", rate.key, error)
+            return Reserved(0, AWAY_FOR)
+        self._pace.reset()
+        return reserved
+
     async def settle_up(self, admitted: Admitted, claims: Sequence[Claim]) -> None:
         """Give back the tokens that no claimed job uses."""
         used = Counter(claim.queue for claim in claims if claim.ending is None)
         for queue, tokens in admitted.reserved.items():
             if (unused := tokens.granted - used[queue]) > 0:
-                await tokens.limiter.give_back(tokens.rate, unused)
+                await self._give_back(tokens, unused)
+
+    async def _give_back(self, tokens: _Tokens, unused: int) -> None:
+        try:
+            await tokens.limiter.give_back(tokens.rate, unused)
+        except StoreError as error:
+            self._pace.complain(log, "%d starts at the rate %s are lost: %s", unused, tokens.rate.key, error)
 
 
 class LocalLimiter:

@@ -27,9 +27,15 @@ def first_time(name: str) -> bool:
     return True
 
 
+def claimed_at() -> str:
+    """When the running job was claimed, on the store's clock."""
+    claim = current_job().claim
+    return f"{claim.run_at + claim.waited:.6f}"
+
+
 @job(backoff=0.05)
 async def step(name: str, seconds: float = 0.0) -> None:
-    note("start", name, current_job().attempt)
+    note("start", name, current_job().attempt, claimed_at())
     await asyncio.sleep(seconds)
     note("end", name)
 

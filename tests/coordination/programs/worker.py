@@ -1,5 +1,7 @@
-"""A worker process: worker.py [QUEUE[:N]...], with CONCURRENCY, LEASE, RATE, and DIE=before|after:N from the
-environment: end at once, as by kill -9, before or after the N-th settlement reached the store."""
+"""A worker process: worker.py [QUEUE[:N]...], with CONCURRENCY, LEASE and RATE=20[:BURST] from the environment.
+
+DIE=before|after:N ends it at once, as by kill -9, before or after the N-th settlement reached the store.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,10 @@ class Mortal:
 
 
 async def main(queues: list[str]) -> None:
-    rate = os.environ.get("RATE")
-    limits = {"default": RateLimit(per_second=float(rate))} if rate else {}
+    limits = {}
+    if rate := os.environ.get("RATE"):
+        per_second, _, burst = rate.partition(":")
+        limits["default"] = RateLimit(per_second=float(per_second), burst=int(burst or 1))
     manager = Manager(settings=Settings(rate_limits=limits))
     if when := os.environ.get("DIE"):
         manager = Manager(Mortal(manager.adapter, when), settings=manager.settings)  # type: ignore[arg-type]
