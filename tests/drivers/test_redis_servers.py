@@ -185,7 +185,13 @@ async def test_replicated_durability_waits_for_the_replica(pair: tuple[int, Redi
 @pytest.fixture(scope="module")
 def cluster_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """One node that owns all slots: it refuses what crosses slots as a larger cluster does."""
-    with redis_process(tmp_path_factory.mktemp("cluster"), "--cluster-enabled", "yes") as port:
+    flags = (
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        str(free_port()),
+    )  # by default the port plus 10,000
+    with redis_process(tmp_path_factory.mktemp("cluster"), *flags) as port:
         with SyncRedis(port=port) as node:
             node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
             while node.cluster("info")["cluster_state"] != "ok":
