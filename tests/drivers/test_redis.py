@@ -11,7 +11,7 @@ from nimbusq.testing.suite import DriverSuite
 from nimbusq.testing.suite.hands import Hands
 from tests.drivers.redis_env import RedisEnv, redis_env
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(240)]  # 10,000 random calls, each a round trip or more
 
 
 class TestRedis(DriverSuite):
