@@ -122,6 +122,10 @@ class TestSizes:
         header = len(hands.envelope(id="i", body=b"").to_wire())
         with pytest.raises(PayloadTooLarge, match="1,048,577 bytes"):
             await hands.adapter.push([hands.envelope(id="i", body=b"x" * (MAX_MESSAGE + 1 - header))])
+        with pytest.raises(PayloadTooLarge, match="at most 1,048,320"):
+            await hands.adapter.push(
+                [hands.envelope(id="i", body=b"x" * (MAX_MESSAGE - RESERVED + 1 - header))]
+            )
         text = "é" * 600_000
         with pytest.raises(PayloadTooLarge):
             await hands.adapter.push([hands.envelope(), hands.envelope(body=text.encode())])
