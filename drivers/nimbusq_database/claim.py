@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,7 +11,7 @@ from nimbusq.envelope import Rate
 from nimbusq_database.gates import Verdicts, judge
 from nimbusq_database.job_row import stored_ending, to_claim
 from nimbusq_database.rates import Rates
-from nimbusq_database.reclaim import hand_out, reclaim
+from nimbusq_database.reclaim import Reclaimed, hand_out, note_claim, reclaim
 from nimbusq_database.transaction import Transaction
 
 _ROUNDS: Final = 20
@@ -31,14 +32,17 @@ class Look:
 
 async def claim(tx: Transaction, want: Want) -> Look:
     """Take lost leases back, then due jobs lane by lane."""
-    before = await tx.fetch("claimed_before", token=want.token)
-    if before:
+    gate = await tx.one("claim_gate", token=want.token)
+    assert gate is not None, "a statement without a table answers one row"
+    if gate["known"]:
+        before = await tx.fetch("claimed_before", token=want.token)
         claims = [to_claim(row, want.token, ending=stored_ending(row), taken=False) for row in before]
         return Look(Claimed(claims=claims))
-    lost = await reclaim(tx, want)
+    lost = await reclaim(tx, want) if gate["lapsed"] else Reclaimed()
     taking = _Taking(want=want, claims=lost.endings, endings=len(lost.endings))
     if want.limit > 0:
-        await taking.take(tx)
+        paused = await tx.fetch("queues_paused") if gate["paused"] else ()
+        await taking.take(tx, {row["queue"] for row in paused})
     found = Claimed(claims=taking.claims, lost=lost.lost, retry_after=taking.retry_after)
     if found.claims or found.lost or want.wait <= 0:
         return Look(found)
@@ -63,9 +67,8 @@ class _Taking:
     contended: bool = False
     taken: int = 0
 
-    async def take(self, tx: Transaction) -> None:
+    async def take(self, tx: Transaction, paused: Set[str]) -> None:
         """Fill the free slots from the lanes, in their order."""
-        paused = {row["queue"] for row in await tx.fetch("queues_paused")}
         lanes = [lane for lane in self.want.lanes if lane.queue not in paused]
         await self.rates.lock(tx, [lane.rate for lane in lanes if lane.rate])
         for lane in lanes:
@@ -111,26 +114,18 @@ class _Taking:
         if verdicts.run:
             ids = [row["id"] for row, _ in verdicts.run]
             await tx.execute("claim_take", ids=ids, token=want.token, lease=want.lease)
-        for row, envelope in verdicts.run:
-            claim = to_claim(row, want.token, envelope=envelope)
-            lease_until = row["now"] + want.lease
-            tx.note(
-                "claim",
-                claim.id,
-                claim.token,
-                claim.attempt,
-                at=row["now"],
-                fence=claim.fence,
-                lease_until=lease_until,
-            )
-            self.claims.append(claim)
+        claims = [to_claim(row, want.token, envelope=envelope) for row, envelope in verdicts.run]
+        if tx.audited:
+            for (row, _), claim in zip(verdicts.run, claims, strict=True):
+                note_claim(tx, "claim", claim, row["now"], want.lease)
+        self.claims += claims
         if verdicts.put_back:
             rows = [[row["id"], delay, int(blocked)] for row, delay, blocked in verdicts.put_back]
             await tx.execute("claim_put_back", rows=rows)
         for row, delay, _ in verdicts.put_back:
             tx.note("release", row["id"], "", row["attempts"], at=row["now"], run_at=row["now"] + delay)
         self.claims += await hand_out(tx, want.token, want.lease, verdicts.end)
-        self.taken += len(verdicts.run)
+        self.taken += len(claims)
         self.endings += len(verdicts.end)
         self.contended = self.contended or verdicts.contended
         if verdicts.retry_after is not None:

@@ -22,6 +22,7 @@ from nimbusq.driver import (
 )
 from nimbusq_database.claim import Look, due_in
 from nimbusq_database.job_row import to_claim
+from nimbusq_database.reclaim import note_claim
 from nimbusq_database.settle import history_columns
 from nimbusq_database.texts import storable
 from nimbusq_database.transaction import Transaction
@@ -42,11 +43,9 @@ async def claim(tx: Transaction, want: Want) -> Look | None:
     if rows[0]["judge"]:
         return None
     claims = [to_claim(row, want.token) for row in rows if row["id"] is not None]
-    for row, one in zip(rows, claims, strict=False):
-        lease_until = row["now"] + want.lease
-        tx.note(
-            "claim", one.id, one.token, one.attempt, at=row["now"], fence=one.fence, lease_until=lease_until
-        )
+    if tx.audited:
+        for row, one in zip(rows, claims, strict=False):
+            note_claim(tx, "claim", one, row["now"], want.lease)
     waits = not claims and want.wait > 0
     return Look(Claimed(claims=claims), await due_in(tx, want) if waits else None)
 

@@ -62,17 +62,13 @@ async def hand_out(
         await tx.execute("claim_end", ids=ids, token=token, lease=lease, ending=ending.value)
     claims = [to_claim(row, token, ending=ending) for row, ending in jobs]
     for (row, _), claim in zip(jobs, claims, strict=True):
-        lease_until = row["now"] + lease
-        tx.note(
-            "ending",
-            claim.id,
-            claim.token,
-            claim.attempt,
-            at=row["now"],
-            fence=claim.fence,
-            lease_until=lease_until,
-        )
+        note_claim(tx, "ending", claim, row["now"], lease)
     return claims
+
+
+def note_claim(tx: Transaction, event: str, claim: Claim, now: float, lease: float) -> None:
+    """Write down that a token was written."""
+    tx.note(event, claim.id, claim.token, claim.attempt, at=now, fence=claim.fence, lease_until=now + lease)
 
 
 def _ending(row: Row) -> Ending | None:

@@ -159,7 +159,7 @@ def history_columns(row: HistoryRow) -> list[object]:
         row.duration,
         storable(row.error),
         storable(row.worker),
-        json.dumps(row.tags),
+        json.dumps(row.tags) if row.tags else "[]",
         int(row.silenced),
     ]
 

@@ -2,7 +2,8 @@
 
 -- One row a live job. It is queued (also while it is delayed: then run_at lies ahead), leased or paused, and
 -- leaves by its terminal settlement. Indexes: jobs_due serves the claim (priority, then due time, then
--- arrival), jobs_check finds leases that may have ended (see check_at), jobs_slot is the active unique slot.
+-- arrival), jobs_check finds leases that may have ended (see check_at) and, by a scan of the few leased jobs,
+-- the claims of a token, jobs_slot is the active unique slot.
 create table {p}jobs (
   seq integer primary key,                 -- order of arrival
   id text not null unique,
@@ -37,8 +38,7 @@ create table {p}jobs (
   member_id text
 );
 create index {p}jobs_due on {p}jobs (queue, priority, run_at) where state = 'queued';
-create index {p}jobs_token on {p}jobs (token) where token is not null;
-create index {p}jobs_check on {p}jobs (check_at) where check_at is not null;
+create index {p}jobs_check on {p}jobs (check_at, token) where check_at is not null;
 create unique index {p}jobs_slot on {p}jobs (unique_digest) where unique_digest is not null;
 create index {p}jobs_overlap on {p}jobs (overlap_digest) where overlap_digest is not null;
 
