@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from nimbusq.driver import Jobs, JobView
-from nimbusq.envelope import Envelope
+from nimbusq.driver import Jobs, JobView, Locker
+from nimbusq.envelope import Envelope, Unique, digest
 from nimbusq.errors import JobNotFound
+from nimbusq.keys import LOCK_KEY
 from nimbusq.manager import Manager, get_manager
 
-GateName = Literal["due", "paused", "queue paused", "overlap", "rate", "worker", "position"]
+GateName = Literal["due", "paused", "queue paused", "unique", "overlap", "rate", "worker", "position"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,10 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A job's state and the gates that it waits behind; none for a job that runs, has ended or is simply next."""
+    """A job's state and the gates that it waits behind; none for a job that runs, has ended or is simply next.
+
+    A failed job has the gate of its unique key, where another job would refuse its retry.
+    """
 
     id: str
     state: str
@@ -31,7 +35,7 @@ class Explanation:
 
 
 async def explain(job_id: str, *, manager: Manager | None = None) -> Explanation:
-    """Say what a job waits behind: its due time, a pause, overlap holders, its queue's limit, the lack of a worker.
+    """Say what a job waits behind: its due time, a pause, the holders of its keys, rates, the lack of a worker.
 
     Raises JobNotFound, and UnsupportedByDriver where the driver cannot look at jobs.
     """
@@ -40,6 +44,8 @@ async def explain(job_id: str, *, manager: Manager | None = None) -> Explanation
     view = await jobs.get(job_id)
     if view is None:
         raise JobNotFound(f"the store knows no job {job_id}.")
+    if view.state == "failed":
+        return Explanation(job_id, view.state, tuple(await _taken_key(view, jobs, manager)))
     if view.state not in ("delayed", "ready", "paused"):
         return Explanation(job_id, view.state)
     gates = [
@@ -70,6 +76,24 @@ async def _pauses(view: JobView, jobs: Jobs) -> list[Gate]:
     if view.queue in await jobs.paused_queues():
         gates.append(Gate("queue paused", f"queue {view.queue} is paused; resume it"))
     return gates
+
+
+async def _taken_key(view: JobView, jobs: Jobs, manager: Manager) -> list[Gate]:
+    envelope = view.envelope
+    if not isinstance(envelope, Envelope) or envelope.unique is None:
+        return []
+    holder = await _unique_holder(envelope.name, envelope.unique, jobs, manager)
+    if holder is None:
+        return []
+    key = envelope.unique.key
+    return [Gate("unique", f"unique key {key!r} is held by {holder}: until it ends a retry is refused")]
+
+
+async def _unique_holder(name: str, unique: Unique, jobs: Jobs, manager: Manager) -> str | None:
+    if unique.mode == "slot":
+        return await jobs.unique_holder(name, unique.key)
+    locker: Locker = manager.require("locker", "unique locks")
+    return await locker.holder(LOCK_KEY + digest(name, unique.key))
 
 
 async def _overlap(view: JobView, jobs: Jobs) -> list[Gate]:

@@ -20,7 +20,6 @@ from nimbusq_sync import SyncAdapter
 from tests.coordination.place import Place, workers
 from tests.coordination.programs import shop
 
-
 log = logging.getLogger(__name__)
 
 
