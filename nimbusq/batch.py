@@ -10,10 +10,11 @@ from typing import Any, Final, Self, TypeAlias
 
 from nimbusq.builder import Asked, Dispatch, build
 from nimbusq.callbacks import AnyCallback, CallbackJob, call_in_process, callback_envelope, disarm, taken
-from nimbusq.calling import call
+from nimbusq.calling import call_to_its_end
 from nimbusq.chain import Chain
+from nimbusq.clock import SystemClock
 from nimbusq.context import find_job
-from nimbusq.driver import Added, BatchState, BatchUpdate, NewBatch, Pushed
+from nimbusq.driver import Added, BatchState, BatchUpdate, Jobs, NewBatch, Pushed
 from nimbusq.envelope import Callback, Envelope, check_name
 from nimbusq.errors import BatchNotFound, InvalidOption, NimbusqError
 from nimbusq.ids import derived_id, new_id
@@ -154,8 +155,15 @@ class Batch:
         plan = self._filled()
         members = list(self._jobs)
         errors: list[str] = []
+        clock = SystemClock()
         state = BatchState(
-            id=plan.id, name=plan.name, total=len(members), pending=len(members), failed=0, sealed=True
+            id=plan.id,
+            name=plan.name,
+            total=len(members),
+            pending=len(members),
+            failed=0,
+            sealed=True,
+            created_at=clock.time(),
         )
         slots = asyncio.Semaphore(concurrency)
 
@@ -174,7 +182,7 @@ class Batch:
         async with asyncio.TaskGroup() as group:
             for member in members:
                 group.create_task(run_one(member))
-        state = replace(state, finished_at=asyncio.get_running_loop().time())
+        state = replace(state, finished_at=clock.time())
         if plan.then is not None and not state.failed:
             await call_in_process(plan.then, batch=state)
         if plan.finally_ is not None:
@@ -187,7 +195,7 @@ async def _error_of(member: Member) -> Exception | None:
         if isinstance(member, Chain):
             await member.run()
         else:
-            await call(taken(member, "a batch member")[0])
+            await call_to_its_end(taken(member, "a batch member")[0])
     except Exception as error:  # noqa: BLE001  # the member's failure, which the batch counts
         return error
     return None
@@ -303,9 +311,27 @@ class SentBatch:
         while more:
             members, cursor = await store.members(self.id, cursor=cursor)
             for member in members:
-                await cancel(self._manager, member, "the batch was cancelled")
+                await _cancel_member(self._manager, member)
             more = bool(cursor)
         return await self.refresh()
+
+
+async def _cancel_member(manager: Manager, member_id: str) -> None:
+    """Cancel a member at once, or the link at which a member that is a chain stands (their ids follow from its id).
+
+    What is not found here is cancelled all the same, when a worker would start it.
+    """
+    reason = "the batch was cancelled"
+    if await cancel(manager, member_id, reason):
+        return
+    jobs: Jobs = manager.require("jobs", "cancelling jobs")
+    for index in itertools.count():
+        link = await jobs.get(derived_id(member_id, index))
+        if link is None:
+            return
+        if link.state not in ("done", "failed", "cancelled"):
+            await cancel(manager, link.id, reason)
+            return
 
 
 async def find_batch(batch_id: str, manager: Manager | None = None) -> SentBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 import anyio.to_thread
 
+from nimbusq.errors import Fail, JobFailed, Release
 from nimbusq.jobs import Job, callback_parameters, is_async
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -24,6 +26,20 @@ async def call(
     if is_async(model):
         return await job.handle(**extra)
     return await in_thread(partial(job.handle, **extra))
+
+
+async def call_to_its_end(job: Job) -> Any:
+    """Run a job without any queue. A released one runs again after its delay; `Fail` is raised as the error that it
+    carries, or as JobFailed."""
+    while True:
+        try:
+            return await call(job)
+        except Release as release:
+            await asyncio.sleep(release.delay)
+        except Fail as fail:
+            if isinstance(fail.reason, Exception):
+                raise fail.reason from fail
+            raise JobFailed("", f"{job.options.name}: {fail.reason}") from fail
 
 
 async def call_plain(function: Callable[..., Any], offered: dict[str, Any]) -> Any:

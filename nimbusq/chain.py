@@ -7,7 +7,7 @@ from typing import Any, Self, TypeAlias
 
 from nimbusq.builder import Dispatch, build
 from nimbusq.callbacks import AnyCallback, CallbackJob, call_in_process, callback_envelope, disarm, taken
-from nimbusq.calling import call
+from nimbusq.calling import call_to_its_end
 from nimbusq.envelope import Callback, ChainRest, Envelope, check_name
 from nimbusq.errors import InvalidOption, JobFailed
 from nimbusq.ids import derived_id, new_id
@@ -124,7 +124,7 @@ class Chain:
         for link in self._links:
             job, _ = taken(link, "a chain's link")
             try:
-                await call(job)
+                await call_to_its_end(job)
             except Exception as error:
                 if self._plan.on_failure is not None:
                     failed = JobFailed("", f"{job.options.name}: {error}")

@@ -7,8 +7,8 @@ import logging
 from types import TracebackType
 from typing import Final, Self
 
-from nimbusq.calling import call
-from nimbusq.errors import Fail, InvalidOption, Release, StoreFull
+from nimbusq.calling import call_to_its_end
+from nimbusq.errors import InvalidOption, StoreFull
 from nimbusq.jobs import Job
 
 log = logging.getLogger("nimbusq.memory")
@@ -75,19 +75,10 @@ class MemoryPool:
         while True:
             job = await self._jobs.get()
             try:
-                await self._run(job)
+                await call_to_its_end(job)
                 self.processed += 1
-            except (Exception, Fail):
+            except Exception:
                 self.failed += 1
                 log.exception("job %s failed", job.options.name)
             finally:
                 self._jobs.task_done()
-
-    async def _run(self, job: Job) -> None:
-        while True:
-            try:
-                await call(job)
-            except Release as release:
-                await asyncio.sleep(release.delay)
-            else:
-                return
