@@ -113,7 +113,7 @@ class TestVisibility:
         async with working(env.adapter, lease=2.0) as manager:
             await dispatch(slow).send()
             async with asyncio.timeout(20):
-                while (await manager.depth()).running or (await manager.depth()).pending:
+                while (depth := await manager.depth()).running or depth.pending or not runs:
                     await asyncio.sleep(0.25)
         assert runs == [1]
 
