@@ -25,6 +25,7 @@ class JobContext:
     """One run of one job. Owned by the run's task; the keeper's thread only sets the two flags."""
 
     __slots__ = (
+        "_log",
         "added",
         "cancel_requested",
         "claim",
@@ -32,15 +33,13 @@ class JobContext:
         "completer",
         "envelope",
         "lease_lost",
-        "log",
         "progressed",
     )
 
-    def __init__(self, claim: Claim, envelope: Envelope, log: logging.LoggerAdapter[Any]) -> None:
+    def __init__(self, claim: Claim, envelope: Envelope) -> None:
         self.claim = claim
         self.envelope = envelope
-        self.log = log
-        """A logger that stamps the job's id, name, queue and attempt on each record."""
+        self._log: _StampedLog | None = None
         self.lease_lost = False
         """Another worker may run this job by now, and this run's outcome will be refused."""
         self.cancel_requested = False
@@ -53,6 +52,13 @@ class JobContext:
         """Members that this run has added to its batch; their ids are derived from it, so a second run adds none."""
         self.completer: Completer | None = None
         """Set by the worker."""
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that stamps the job's id, name, queue and attempt on each record."""
+        if self._log is None:  # most jobs log nothing
+            self._log = _StampedLog(self)
+        return self._log
 
     @property
     def id(self) -> str:
@@ -124,6 +130,18 @@ class JobContext:
             raise NimbusqError("complete_in works only inside a job that a worker runs.")
         await self.completer(session, result)
         self.completed = True
+
+
+class _StampedLog(logging.LoggerAdapter[logging.Logger]):
+    def __init__(self, job: JobContext) -> None:
+        super().__init__(logging.getLogger("nimbusq.job"), None)
+        self._job = job
+
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+        job = self._job
+        stamp = {"job_id": job.id, "job_name": job.name, "queue": job.claim.queue, "attempt": job.attempt}
+        kwargs["extra"] = {**stamp, **kwargs.get("extra", {})}
+        return msg, kwargs
 
 
 def current_job() -> JobContext:

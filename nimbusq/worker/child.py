@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import importlib.util
 import json
-import logging
 import os
 import queue
 import struct
@@ -99,8 +98,7 @@ def _import(module: str, file: str | None) -> None:
 async def _run(job: Job, claim: Claim) -> Any:
     envelope = claim.envelope
     assert isinstance(envelope, Envelope)  # made by _load
-    log = logging.LoggerAdapter(logging.getLogger("nimbusq.job"), {"job_id": claim.id})
-    contexts.enter(contexts.JobContext(claim, envelope, log))
+    contexts.enter(contexts.JobContext(claim, envelope))
     answer = job.handle()
     return await answer if asyncio.iscoroutine(answer) else answer
 

@@ -43,7 +43,6 @@ from nimbusq.outcome import (
     RunFacts,
     described,
     fingerprint,
-    header_of,
     kind_of,
     settlement,
     storable,
@@ -132,7 +131,7 @@ async def _in_thread(run: Run, call: Callable[[], Any]) -> Any:
 
 async def _callback_arguments(run: Run, model: type[Job]) -> dict[str, Any]:
     """`batch` and `error` for a callback that takes them."""
-    header = header_of(run.claim)
+    header = run.header
     wanted = callback_parameters(model)
     if not wanted or header is None or header.callback is None:
         return {}
@@ -222,7 +221,7 @@ def _flow(error: BaseException) -> BaseException:
 
 def interrupted(run: Run) -> Outcome:
     """A shutdown cut the run: another worker takes it up, unless it may run only once."""
-    header = header_of(run.claim)
+    header = run.header
     if header is not None and header.max_attempts == 1:
         why = Interrupted("the worker was stopped during the only run that retries=0 allows.")
         return _failed(_instead(run, why))
@@ -239,7 +238,7 @@ def _instead(run: Run, error: BaseException) -> BaseException:
 def time_limit(run: Run) -> float | None:
     """Seconds that the run may take: the job's timeout, or the longest that its driver keeps a lease less the time
     to end in good order, whichever is shorter; None without either."""
-    header = header_of(run.claim)
+    header = run.header
     own = header.timeout if header else None
     longest = run.around.adapter.capabilities.max_lease
     if longest is None:
@@ -249,7 +248,7 @@ def time_limit(run: Run) -> float | None:
 
 
 def timed_out(run: Run) -> JobTimeout:
-    header = header_of(run.claim)
+    header = run.header
     limit = time_limit(run)
     if limit is None:
         return JobTimeout("the run timed out.")
@@ -262,7 +261,7 @@ def timed_out(run: Run) -> JobTimeout:
 
 
 def _failed_attempt(run: Run, error: BaseException) -> Outcome:
-    header = header_of(run.claim)
+    header = run.header
     options = type(run.job).options if run.job else None
     if header is None or run.claim.attempt >= header.max_attempts:
         return _failed(error)
@@ -301,7 +300,7 @@ async def _concluded(run: Run, outcome: Outcome) -> Settlement:
         run.claim,
         outcome,
         facts=_facts(run, outcome),
-        catch=await _catch_template(run, outcome),
+        catch=await _catch_template(run) if isinstance(outcome, Failed) else None,
         history=manager.settings.history_limit > 0,
         result_ttl=manager.settings.result_ttl,
     )
@@ -310,7 +309,7 @@ async def _concluded(run: Run, outcome: Outcome) -> Settlement:
 def _facts(run: Run, outcome: Outcome) -> RunFacts:
     if not isinstance(outcome, Failed) or run.error is None:
         return RunFacts(duration=run.duration, worker=run.around.worker_id)
-    header = header_of(run.claim)
+    header = run.header
     return RunFacts(
         duration=run.duration,
         worker=run.around.worker_id,
@@ -319,10 +318,10 @@ def _facts(run: Run, outcome: Outcome) -> RunFacts:
     )
 
 
-async def _catch_template(run: Run, outcome: Outcome) -> Envelope | None:
-    """The batch's catch callback, looked up only when a member has failed."""
-    header = header_of(run.claim)
-    if not isinstance(outcome, Failed) or header is None or header.batch_id is None:
+async def _catch_template(run: Run) -> Envelope | None:
+    """The catch callback of a failed member's batch."""
+    header = run.header
+    if header is None or header.batch_id is None:
         return None
     batches = run.around.manager.stores.batches
     state = await batches.find(header.batch_id) if batches is not None else None

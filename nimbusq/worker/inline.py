@@ -16,7 +16,6 @@ from typing import Any
 from nimbusq.driver import Claim, Lane, Outcome, PutBack, Retry, Settlement, Want
 from nimbusq.ids import new_token
 from nimbusq.manager import Manager
-from nimbusq.outcome import header_of
 from nimbusq.worker.aftermath import Aftermath
 from nimbusq.worker.execute import conclude, ended_unrun, execute, interrupted
 from nimbusq.worker.processes import Processes
@@ -102,7 +101,7 @@ class InlineRunner:
         loop = asyncio.get_running_loop()
         task = loop.create_task(execute(run), context=Context())
         run.task = task
-        header = header_of(run.claim)
+        header = run.header
         if header is not None and header.timeout is not None:
             run.timers.append(loop.call_later(header.timeout, run.cut, Cut.TIMEOUT))
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,8 +16,6 @@ from nimbusq.jobs import Job
 from nimbusq.manager import Manager
 from nimbusq.outcome import header_of
 from nimbusq.worker.processes import Processes
-
-log = logging.getLogger("nimbusq.job")
 
 
 class Cut(enum.Enum):
@@ -46,15 +43,25 @@ class Surroundings:
 class Run:
     """Owned by its task. The worker's loop may `cut` or `abandon` it; nobody else touches it."""
 
-    __slots__ = ("around", "claim", "context", "cut_by", "error", "job", "over", "started", "task", "timers")
+    __slots__ = (
+        "around",
+        "claim",
+        "context",
+        "cut_by",
+        "error",
+        "header",
+        "job",
+        "over",
+        "started",
+        "task",
+        "timers",
+    )
 
     def __init__(self, claim: Claim, around: Surroundings) -> None:
         self.claim = claim
         self.around = around
-        self.context: JobContext | None = None
-        header = header_of(claim)
-        if header is not None:
-            self.context = JobContext(claim, header, _StampedLog(claim))
+        self.header = header_of(claim)
+        self.context = JobContext(claim, self.header) if self.header is not None else None
         self.job: Job | None = None
         self.task: asyncio.Task[Any] | None = None
         self.started = time.perf_counter()
@@ -91,23 +98,3 @@ class Run:
         for timer in self.timers:
             timer.cancel()
         return True
-
-
-class _StampedLog(logging.LoggerAdapter[logging.Logger]):
-    """Made on first use, since most jobs log nothing."""
-
-    def __init__(self, claim: Claim) -> None:
-        super().__init__(log, None)
-        self._claim = claim
-
-    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
-        claim = self._claim
-        header = header_of(claim)
-        extra = {
-            "job_id": claim.id,
-            "job_name": header.name if header else "",
-            "queue": claim.queue,
-            "attempt": claim.attempt,
-        }
-        kwargs["extra"] = {**extra, **kwargs.get("extra", {})}
-        return msg, kwargs

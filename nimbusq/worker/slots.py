@@ -20,6 +20,8 @@ class Slots:
         self, concurrency: int, queues: Mapping[str, int | None], rates: Mapping[str, RateLimit]
     ) -> None:
         self.concurrency = concurrency
+        self.free = concurrency
+        """Slots that no job fills."""
         self._queues = {queue: min(limit or concurrency, concurrency) for queue, limit in queues.items()}
         self._rates = {queue: limit.of_queue(queue) for queue, limit in rates.items()}
         self._taken: Counter[str] = Counter()
@@ -27,12 +29,8 @@ class Slots:
         self._took = asyncio.Event()
 
     @property
-    def free(self) -> int:
-        return self.concurrency - self._taken.total()
-
-    @property
     def idle(self) -> bool:
-        return not self._taken.total()
+        return self.free == self.concurrency
 
     def lanes(self) -> tuple[Lane, ...]:
         """What may be claimed now, queue by queue; a queue without a free slot has limit 0."""
@@ -48,10 +46,12 @@ class Slots:
 
     def take(self, queue: str) -> None:
         self._taken[queue] += 1
+        self.free -= 1
         self._took.set()
 
     def give_back(self, queue: str) -> None:
         self._taken[queue] -= 1
+        self.free += 1
         self._changed.set()
 
     async def opened(self, lanes: Sequence[Lane]) -> None:

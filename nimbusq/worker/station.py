@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from nimbusq.driver import Adapter, Claim, Claimed, Stores
-from nimbusq.outcome import header_of
 from nimbusq.worker.aftermath import Aftermath
 from nimbusq.worker.claims import ClaimLoop
 from nimbusq.worker.keeper import KeeperThread, LeaseKeeper
@@ -74,7 +73,7 @@ class Station:
         """Renew the run's lease until `release`, or until its time limit and grace have passed."""
         if self.keeper is None:
             return
-        header = header_of(run.claim)
+        header = run.header
         limit = header.timeout if header else None
         if limit is not None:
             limit += self.surroundings.manager.settings.cancel_grace

@@ -26,7 +26,6 @@ from nimbusq.errors import ConfigError, InvalidOption
 from nimbusq.ids import new_id
 from nimbusq.limit import RateLimit
 from nimbusq.manager import Manager, get_manager
-from nimbusq.outcome import header_of
 from nimbusq.retry import seconds
 from nimbusq.worker.aftermath import Aftermath
 from nimbusq.worker.execute import decide, ended_unrun, execute, time_limit
@@ -425,12 +424,12 @@ class Worker:
         if entry is None:
             return "code outside any job"
         run = entry[0]
-        header = header_of(run.claim)
+        header = run.header
         return f"job {header.name if header else ''} {run.claim.id}"
 
 
 def _shown(run: Run) -> dict[str, Any]:
-    header = header_of(run.claim)
+    header = run.header
     return {
         "name": header.name if header else "",
         "queue": run.claim.queue,
