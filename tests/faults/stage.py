@@ -78,7 +78,7 @@ class Stage:
             "LEDGER": str(self.ledger.path),
             "APP": str(self.app),
             "TESTING": "1" if self.testing else "0",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'drivers'}",  # this very checkout, whatever is installed
         }
         with (self.folder / f"worker-{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(
