@@ -69,7 +69,7 @@ class MemoryPool:
         finally:
             for task in self._tasks:
                 task.cancel()
-            await self._group.__aexit__(kind, error, trace)
+            await self._group.__aexit__(None, None, None)  # the block's error is its own, in no group
 
     async def _work(self) -> None:
         while True:
