@@ -81,24 +81,28 @@ MODES: Final[dict[str, Callable[[Peer, str, range], Awaitable[None]]]] = {
 
 async def paced(peer: Peer, numbers: range, spacing: float) -> None:
     """Send a no-op job every `spacing` seconds and note when."""
-    sent = shared().sent
     await peer.connect()
+    await _pace(peer, numbers, spacing)
+    await peer.aclose()
+
+
+async def alone(peer: Peer, concurrency: int, numbers: range, spacing: float) -> None:
+    """`paced`, with the worker in this very process, which then stays until it is killed."""
+    worker = asyncio.create_task(peer.work(concurrency))
+    await asyncio.sleep(1.0)
+    await peer.connect()
+    await _pace(peer, numbers, spacing)
+    await worker
+
+
+async def _pace(peer: Peer, numbers: range, spacing: float) -> None:
+    sent = shared().sent
     due = time.monotonic()
     for i in numbers:
         due = max(due + spacing, time.monotonic())
         await asyncio.sleep(due - time.monotonic())
         sent[i] = time.monotonic()
         await peer.send("noop", i)
-    await peer.aclose()
-
-
-async def alone(peer: Peer, concurrency: int, numbers: range, spacing: float) -> None:
-    """`paced`, with the worker in this very process."""
-    worker = asyncio.create_task(peer.work(concurrency))
-    await asyncio.sleep(1.0)
-    sender = asyncio.create_task(paced(peer, numbers, spacing))
-    await asyncio.wait({worker, sender}, return_when=asyncio.FIRST_COMPLETED)
-    await sender
 
 
 def load(target: str, place: Place) -> Peer:
