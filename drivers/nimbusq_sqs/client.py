@@ -91,9 +91,9 @@ class Connection:
             connect_timeout=DEADLINE,
             read_timeout=60,  # our own deadline on each call ends it before
             max_pool_connections=CONNECTIONS,
-            retries={
-                "total_max_attempts": 1
-            },  # a send that is repeated behind our back could store a job twice
+            retries={"total_max_attempts": 1},  # a send repeated behind our back could store a job twice
+            parameter_validation=False,  # the server validates
+            user_agent="nimbusq",  # else botocore composes its long one anew for each request
         )
         given = {"endpoint_url": self.endpoint_url, "region_name": self.region}
         return {"config": config, **{name: value for name, value in given.items() if value}}
