@@ -70,8 +70,10 @@ class Queues:
 
     async def _find(self, address: Address) -> Queue | None:
         url = address.url or await self._url_of(address.name)
-        if url is None:
-            return None
+        return await self._look(address, url) if url else None
+
+    async def _look(self, address: Address, url: str) -> Queue | None:
+        """Ask the queue for its limit; None where there is none of that URL."""
         try:
             reply = await self._client.call(
                 "get_queue_attributes", QueueUrl=url, AttributeNames=["MaximumMessageSize"]
@@ -92,11 +94,12 @@ class Queues:
         return url
 
     async def _make(self, address: Address) -> Queue:
-        attributes = {"MessageRetentionPeriod": str(RETENTION), "MaximumMessageSize": str(MAX_MESSAGE)}
+        attributes = {"MessageRetentionPeriod": str(RETENTION)}
         if address.fifo:
             attributes["FifoQueue"] = "true"
         reply = await self._client.call("create_queue", QueueName=address.name, Attributes=attributes)
-        return _queue(address, address.url or reply["QueueUrl"], {})
+        url = address.url or reply["QueueUrl"]
+        return await self._look(address, url) or _queue(address, url, {})  # SQS may take a second to know it
 
     async def depth(self, queue: str) -> Depth:
         """Approximate, as all that SQS tells of a queue; a queue that is not there is empty, and stays so.
@@ -104,7 +107,8 @@ class Queues:
         A job that waits for its retry is invisible like one that runs, and is counted as running.
         """
         address = self.addresses.of(queue)
-        url = address.url or await self._url_of(address.name)
+        known = self._found.get(address)
+        url = known.url if known else address.url or await self._url_of(address.name)
         counts: Mapping[str, Any] = {}
         if url is not None:
             try:

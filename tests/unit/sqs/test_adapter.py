@@ -109,7 +109,7 @@ class TestSetup:
         await desk.adapter.setup(["mail", "orders.fifo"])
         assert len(desk.sqs.asked("create_queue")) == 4
         kept = desk.sqs.asked("create_queue")[0]["Attributes"]
-        assert kept == {"MessageRetentionPeriod": "1209600", "MaximumMessageSize": "1048576"}
+        assert kept == {"MessageRetentionPeriod": "1209600"}
 
     async def test_looking_at_a_queue_does_not_make_it(self, desk: Desk) -> None:
         (depth,) = await desk.adapter.depth(["nobody"])
