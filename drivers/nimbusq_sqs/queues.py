@@ -97,7 +97,15 @@ class Queues:
         attributes = {"MessageRetentionPeriod": str(RETENTION)}
         if address.fifo:
             attributes["FifoQueue"] = "true"
-        reply = await self._client.call("create_queue", QueueName=address.name, Attributes=attributes)
+        try:
+            reply = await self._client.call("create_queue", QueueName=address.name, Attributes=attributes)
+        except StoreError as error:
+            if not _is_refusal(error):
+                raise
+            raise StoreError(
+                f"queue {address.queue} is not there ({address.name}) and may not be made from here: "
+                f"run `nimbusq migrate up` with a role that may. {error}"
+            ) from error
         url = address.url or reply["QueueUrl"]
         return await self._look(address, url) or _queue(address, url, {})  # SQS may take a second to know it
 

@@ -119,6 +119,12 @@ class TestPush:
         desk.sqs.interrupt = lambda operation, asked: None
         assert (await hands.take()).id == sent.id
 
+    async def test_a_role_that_may_not_make_queues_says_who_can(self, desk: Desk, hands: Hands) -> None:
+        denied = error(code="AccessDenied", status=403)
+        desk.sqs.interrupt = lambda operation, asked: denied if operation == "create_queue" else None
+        with pytest.raises(StoreError, match="queue probe is not there .* `nimbusq migrate up`"):
+            await hands.push()
+
 
 class TestOpen:
     async def test_any_answer_of_the_server_will_do(self) -> None:
