@@ -76,7 +76,9 @@ class KafkaAdapter:
         return clone
 
     async def open(self) -> None:
-        await self._outbox.open()
+        """Connect the producer; a clone's connects with its first push, since most clones only ask."""
+        if not self._is_clone:
+            await self._outbox.open()
 
     async def aclose(self) -> None:
         if not self._is_clone:

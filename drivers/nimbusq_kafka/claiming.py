@@ -46,7 +46,7 @@ class Claimer:
 
     async def claim(self, want: Want) -> Claimed:
         """See `nimbusq.driver.Adapter.claim`. Cancelled at any moment, what it took is as if never taken."""
-        if held := self._hands.of_token(want.token):
+        if held := [hold for hold in self._hands.of_token(want.token) if hold.stage is Stage.RUNNING]:
             return Claimed([hold.claim for hold in held])
         loop = asyncio.get_running_loop()
         deadline = loop.time() + want.wait

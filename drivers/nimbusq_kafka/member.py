@@ -23,6 +23,7 @@ from nimbusq_kafka.cluster import Cluster
 from nimbusq_kafka.committer import Committer
 from nimbusq_kafka.config import DEADLINE, MAX_POLL_INTERVAL_MS, KafkaConfig
 from nimbusq_kafka.gate import Gate
+from nimbusq_kafka.generation import Generation
 from nimbusq_kafka.hands import Hands, Hold, Stage
 from nimbusq_kafka.metadata import OWNER_BYTES
 from nimbusq_kafka.news import News
@@ -51,6 +52,7 @@ class Member:
         self._cluster = cluster
         self._hands = hands
         self._consumer: Any = None
+        self._generation: Generation | None = None
         self._partitions: dict[TopicPartition, Partition] = {}
         self._topics: dict[str, tuple[str, DelayClass | None]] = {}
         self._assigned: Collection[TopicPartition] = ()
@@ -103,6 +105,7 @@ class Member:
                 await consumer.stop()
                 raise
         self._consumer = consumer
+        self._generation = Generation(consumer)
 
     async def aclose(self) -> None:
         """Commit what is known and leave the group."""
@@ -195,6 +198,8 @@ class Member:
 
     def deal(self, assigned: Collection[TopicPartition]) -> None:
         """The group has been dealt; `run` looks up what is known of the partitions."""
+        assert self._generation is not None, "nothing is dealt to a member that has not started"
+        self._generation.take_up()
         self._epoch += 1
         self._assigned = frozenset(assigned)
         self._dealt.set()

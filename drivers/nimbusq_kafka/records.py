@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from nimbusq.driver import FailedRecord
 from nimbusq.envelope import Envelope, Unreadable
@@ -64,13 +64,13 @@ class Counters:
     run_at: float | None = None
     job_id: str | None = None
 
-    @classmethod
-    def of(cls, record: Received) -> Self:
+    @staticmethod
+    def of(record: Received) -> Counters:
         """Read the headers. Anybody can write a record, so what makes no sense counts as absent."""
-        texts = {name: value for name, value in record.headers or () if name.startswith("nimbusq-") and value}
-        if not texts:
-            return cls()
-        return cls(
+        if not record.headers:
+            return _FRESH
+        texts = {name: value for name, value in record.headers if name.startswith("nimbusq-") and value}
+        return Counters(
             attempts=_count(texts.get(ATTEMPTS)),
             releases=_count(texts.get(RELEASES)),
             fence=_count(texts.get(FENCE)),
@@ -91,6 +91,9 @@ class Counters:
             (JOB_ID, self.job_id),
         ]
         return [(name, str(value).encode()) for name, value in values if value is not None]
+
+
+_FRESH: Final = Counters()
 
 
 def timestamp(record: Received) -> float:

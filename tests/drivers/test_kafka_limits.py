@@ -41,6 +41,7 @@ from nimbusq.errors import (
 )
 from nimbusq_kafka import KafkaAdapter
 from nimbusq_kafka import janitor as janitor_module
+from nimbusq_kafka.hands import Stage
 from tests.drivers.kafka_env import OPTIONS, KafkaEnv, drop, fresh_prefix, kafka_env, opened
 
 pytestmark = pytest.mark.kafka
@@ -175,6 +176,23 @@ async def test_the_same_call_again_answers_the_same_claims(env: KafkaEnv) -> Non
     first = list((await env.adapter.claim(call)).claims)
     again = list((await env.adapter.claim(call)).claims)
     assert again == first
+
+
+async def test_claims_that_arrive_when_their_caller_is_cancelled_are_handed_back(env: KafkaEnv) -> None:
+    """They were committed and on their way from the session's thread to a loop that was busy."""
+    await env.adapter.push([job(delay=0.3)])
+    claiming = asyncio.create_task(env.adapter.claim(want()))
+    await asyncio.sleep(0.1)
+    session = env.adapter._membership.current
+    assert session is not None
+    until = time.monotonic() + 5.0
+    while not session._hands.at(Stage.RUNNING):
+        assert time.monotonic() < until
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop must not see the answer before the cancel
+    claiming.cancel()
+    assert isinstance((await asyncio.gather(claiming, return_exceptions=True))[0], asyncio.CancelledError)
+    again = await take(env.adapter)
+    assert (again.attempt, again.reclaimed) == (1, False)
 
 
 async def test_what_a_member_leaves_behind_counts_and_comes_back(env: KafkaEnv) -> None:

@@ -164,6 +164,38 @@ async def test_a_stopped_worker_loses_its_job_and_cannot_settle_it(launch: Launc
         assert refused["pid"] == stalled.pid
 
 
+async def test_a_stopped_worker_gets_its_partition_back_but_not_its_job(launch: Launch) -> None:
+    """Somebody else has had the partition meanwhile, has run the job and has left again."""
+    async with launch(session_timeout=2.0) as fleet:
+        stalled = await fleet.start(concurrency=1)
+        job = await dispatch(sleep_for, seconds=1.5).send()
+        await fleet.until(lambda: fleet.count("start") == 1)
+        stalled.send_signal(signal.SIGSTOP)
+        other = await fleet.start(concurrency=1)
+        await fleet.until(lambda: fleet.count("done") == 1)
+        await fleet.kill(other, signal.SIGTERM)
+        stalled.send_signal(signal.SIGCONT)
+        await fleet.until(lambda: fleet.count("refused") == 1)
+        last = await dispatch(sleep_for, seconds=0.0).send()
+        await fleet.until(lambda: fleet.count("done") == 2)
+        assert fleet.ids("done") == {job.id: 1, last.id: 1}
+        assert fleet.of("done")[-1]["pid"] == stalled.pid
+
+
+async def test_a_long_job_goes_on_while_others_join_and_leave(launch: Launch) -> None:
+    """Its partition stays where it is, and with it the window and what runs."""
+    async with launch() as fleet:
+        await fleet.start(concurrency=2)
+        job = await dispatch(sleep_for, seconds=6.0).send()
+        await fleet.until(lambda: fleet.count("start") == 1)
+        second = await fleet.start(concurrency=2)
+        await fleet.until(lambda: len({one["pid"] for one in fleet.of("joined")}) == 2)
+        await fleet.kill(second, signal.SIGTERM)
+        await fleet.until(lambda: fleet.count("done") == 1)
+        assert fleet.ids("start") == fleet.ids("done") == {job.id: 1}
+        assert fleet.count("joined") >= 3, "there were rebalances"
+
+
 async def test_joining_and_leaving_in_good_order_starts_nothing_twice(launch: Launch) -> None:
     async with launch(partitions=4) as fleet:
         sent = await dispatch_many([dispatch(sleep_for, seconds=0.2) for _ in range(150)])
