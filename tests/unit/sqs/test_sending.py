@@ -122,7 +122,7 @@ class TestPush:
     async def test_a_role_that_may_not_make_queues_says_who_can(self, desk: Desk, hands: Hands) -> None:
         denied = error(code="AccessDenied", status=403)
         desk.sqs.interrupt = lambda operation, asked: denied if operation == "create_queue" else None
-        with pytest.raises(StoreError, match="queue probe is not there .* `nimbusq migrate up`"):
+        with pytest.raises(StoreError, match=r"queue probe is not there .* `nimbusq migrate up`"):
             await hands.push()
 
 
