@@ -6,28 +6,31 @@ import asyncio
 import os
 import re
 import signal
+import sqlite3
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from nimbusq import JobFailed, dispatch, dispatch_many
 from nimbusq.testing.audit import check
 from tests.faults.stage import Stage
-from tests.integration.programs.trials import Blocking, Poison, Stubborn, Trial
+from tests.integration.programs.trials import BlockingTrial, PoisonTrial, StubbornTrial, Trial
 
 
-@pytest.mark.parametrize("spin", [False, True], ids=["sleep", "loop"])
+@pytest.mark.parametrize("spin", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sleep", "loop"])
 async def test_a_job_that_blocks_its_worker_is_run_once(stage: Stage, spin: bool) -> None:
     """B01 a and b: the lease is kept by a thread of its own, and a warning names the job and the line."""
     async with stage.manager():
-        receipt = await dispatch(Blocking(n=1, seconds=3.0, spin=spin)).send()
+        receipt = await dispatch(BlockingTrial(n=1, seconds=3.0, spin=spin)).send()
         await stage.started(lease=1.0)
         await stage.started(lease=1.0)
         await receipt.result(timeout=20)
     assert stage.ledger.per("start") == stage.ledger.per("end") == {1: 1}
     assert stage.ledger.count("reclaimed") == stage.ledger.count("lease_lost") == 0
     warning = re.findall(
-        r"the event loop has been blocked for ([\d.]+) s by job Blocking (\S+) at (\S+)", stage.logs()
+        r"the event loop has been blocked for ([\d.]+) s by job BlockingTrial (\S+) at (\S+)", stage.logs()
     )
     assert len(warning) == 1
     assert 1 < float(warning[0][0]) < 3.5
@@ -56,7 +59,7 @@ async def test_poison_ends_after_its_runs_and_takes_nobody_with_it(stage: Stage)
     """B05, WK5: retries=2, so three starts; four innocent jobs in flight, twenty later."""
     async with stage.manager() as manager:
         innocents = [Trial(n=n, seconds=0.5) for n in range(4)]
-        poison = await dispatch(Poison(n=99, seconds=0.1)).send()
+        poison = await dispatch(PoisonTrial(n=99, seconds=0.1)).send()
         await dispatch_many(innocents)
         stage.start(nursery=1, concurrency=5, lease=1.0)
         await dispatch_many([Trial(n=n) for n in range(10, 30)])
@@ -80,7 +83,7 @@ async def test_a_worker_that_was_frozen_past_its_lease_is_refused(stage: Stage) 
         receipt = await dispatch(Trial(n=1, seconds=1.5)).unique("k").send()
         frozen = await stage.started(lease=1.0)
         await stage.until(lambda: stage.ledger.count("start") == 1, "the first start")
-        os.kill(frozen.pid, signal.SIGSTOP)
+        freeze(frozen.pid, stage.folder / "jobs.db")
         await stage.started(lease=1.0)
         await stage.until(lambda: stage.ledger.count("start") == 2, "the second start")
         os.kill(frozen.pid, signal.SIGCONT)
@@ -91,6 +94,21 @@ async def test_a_worker_that_was_frozen_past_its_lease_is_refused(stage: Stage) 
         assert (await dispatch(Trial(n=2)).unique("k").send()).status == "queued"
     assert [line["attempt"] for line in stage.ledger.lines("processed") if line["id"] == receipt.id] == [2]
     assert stage.logs().count("lease lost") == 1
+
+
+def freeze(pid: int, file: Path) -> None:
+    """Stop the process at a moment at which it does not hold the file: nobody could write while it sleeps."""
+    for _ in range(50):
+        os.kill(pid, signal.SIGSTOP)
+        with closing(sqlite3.connect(file, timeout=0.2, isolation_level=None)) as probe:
+            try:
+                probe.execute("begin immediate")
+            except sqlite3.OperationalError:
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.03)
+            else:
+                return
+    pytest.fail("the worker holds the file all the time")
 
 
 async def test_a_stopped_worker_finishes_one_and_leaves_the_rest_at_once(stage: Stage) -> None:
@@ -109,6 +127,7 @@ async def test_a_stopped_worker_finishes_one_and_leaves_the_rest_at_once(stage: 
     assert stage.ledger.per("start") == stage.ledger.per("end") == dict.fromkeys(range(10), 1)
 
 
+@pytest.mark.slow
 async def test_running_jobs_that_outlast_the_grace_are_handed_back(stage: Stage) -> None:
     """WK9: without an attempt, and at once."""
     async with stage.manager() as manager:
@@ -121,10 +140,11 @@ async def test_running_jobs_that_outlast_the_grace_are_handed_back(stage: Stage)
         assert [view.attempt for receipt in receipts if (view := await receipt.refresh())] == [0, 0, 0]
 
 
+@pytest.mark.slow
 async def test_a_handler_that_ignores_the_end_does_not_keep_the_process(stage: Stage) -> None:
     """B18: gone within grace + 4 s; the job starts elsewhere within a lease and a second."""
     async with stage.manager():
-        await dispatch(Stubborn(n=1, seconds=60)).send()
+        await dispatch(StubbornTrial(n=1, seconds=60)).send()
         worker = await stage.started(lease=1.0, grace=0.3)
         await stage.until(lambda: stage.ledger.count("start") == 1, "the start")
         asked_at = time.monotonic()
@@ -167,6 +187,7 @@ async def test_bytes_that_nobody_can_read_do_not_stop_the_jobs_behind_them(stage
     assert len(stage.logs().splitlines()) <= 40
 
 
+@pytest.mark.slow
 async def test_delays_longer_than_the_lease_run_once_and_in_time(stage: Stage) -> None:
     """B17: lease 1 s, delay 3 s; one of the workers is restarted meanwhile."""
     async with stage.manager() as manager:
@@ -185,6 +206,7 @@ async def test_delays_longer_than_the_lease_run_once_and_in_time(stage: Stage) -
     assert max(waits) <= 4.0 + took
 
 
+@pytest.mark.slow
 async def test_a_worker_that_breaks_ends_its_process(stage: Stage) -> None:
     """B08: no thread of a client or of ours keeps the interpreter."""
     worker = await stage.started(lease=2.0, broken=1)

@@ -14,6 +14,7 @@ from tests.faults.stage import Stage
 from tests.integration.programs.trials import Trial
 
 
+@pytest.mark.slow
 async def test_an_idle_worker_uses_next_to_no_processor_time(stage: Stage) -> None:
     """B53: 0.3 s in 30 s, here 0.1 s in 10 s."""
     worker = await stage.started(lease=60.0)

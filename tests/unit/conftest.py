@@ -8,11 +8,12 @@ from nimbusq.registry import Registry, registry
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """A registry that knows the jobs of imported modules, and forgets those that the test defines."""
+def own_registry(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """A registry that knows the jobs of the test's module, and forgets those that the test itself defines."""
     own = Registry()
     for job in registry:
-        own.add(job)
+        if job.__module__ == request.module.__name__:
+            own.add(job)
     monkeypatch.setattr("nimbusq.jobs.registry", own)
     monkeypatch.setattr("nimbusq.manager.all_jobs", own)
     return own

@@ -23,7 +23,7 @@ class Trial(Job, retries=5, backoff=0.1):
         ledger().note("end", n=self.n, id=me.id, attempt=me.attempt)
 
 
-class Blocking(Trial, retries=3):
+class BlockingTrial(Trial, retries=3):
     """Blocks the event loop, as a careless handler does; `spin` with Python code instead of a sleep."""
 
     spin: bool = False
@@ -39,7 +39,7 @@ class Blocking(Trial, retries=3):
         ledger().note("end", n=self.n, id=me.id, attempt=me.attempt)
 
 
-class Poison(Trial, retries=2):
+class PoisonTrial(Trial, retries=2):
     """Ends its process, as the out-of-memory killer does."""
 
     async def handle(self) -> None:
@@ -51,7 +51,7 @@ class Poison(Trial, retries=2):
         ledger().note("failed", n=self.n, kind=type(error).__name__)
 
 
-class Stubborn(Trial):
+class StubbornTrial(Trial):
     """Swallows its cancellation."""
 
     async def handle(self) -> None:

@@ -204,7 +204,8 @@ async def test_a_broken_chain_stops_and_tells_once(manager: Manager) -> None:
         async def handle(self, error: Exception) -> None:
             told.append(str(error))
 
-    await Chain(*(Link(n=n) for n in range(1, 8))).on_failure(Tell()).send()
+    with pytest.raises(ValueError, match="link 4"):
+        await Chain(*(Link(n=n) for n in range(1, 8))).on_failure(Tell()).send()
     assert ran == [1, 2, 3, 4]
     assert len(told) == 1
     assert "link 4" in told[0]

@@ -107,9 +107,10 @@ async def test_an_expired_result(store: SyncAdapter) -> None:
     receipt = await dispatch(Answer()).send()
     await work()
     await store.advance(3601)
-    assert await receipt.result(timeout=1) is None, "the history still knows that it is done"
+    with pytest.raises(ResultExpired, match="its result has expired"):
+        await receipt.result(timeout=1)
     store._state.history.clear()
-    with pytest.raises(ResultExpired):
+    with pytest.raises(ResultExpired, match="never was"):
         await receipt.result(timeout=1)
 
 
