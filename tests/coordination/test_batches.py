@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -14,18 +15,22 @@ from nimbusq import (
     BatchState,
     Chain,
     DispatchError,
+    Fail,
     Job,
+    Manager,
     NimbusqError,
     Observer,
+    Release,
     Worker,
     dispatch,
     job,
 )
 from nimbusq.batch import current_batch, find_batch, register_batch
 from nimbusq.driver import BatchRecord, NewBatch
-from nimbusq.errors import InvalidJob, InvalidOption
+from nimbusq.errors import InvalidJob, InvalidOption, StoreUnavailable
 from nimbusq.failed import retry
 from nimbusq.ids import derived_id, new_id
+from nimbusq.testing.faults import FaultPlan, Faults, FaultyAdapter
 from tests.coordination.place import Place, workers
 from tests.coordination.programs import shop
 
@@ -242,9 +247,172 @@ async def test_callbacks_by_name(here: Place) -> None:
         assert len(here.notes("finally")) == 1
 
 
+# --- crashes and outages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("die", ["before:1", "after:1", "before:3", "after:3"])
+async def test_a_kill_around_a_settlement_counts_each_member_once(shared: Place, die: str) -> None:
+    """before: the member runs again. after: it was counted, with the batch's end and its callbacks, in one step."""
+    async with shared.manager() as manager:
+        members = [dispatch(shop.step, f"m{n}") for n in range(3)]
+        batch = await with_callbacks(Batch(members)).send()
+        victim = shared.start("worker", LEASE=1, DIE=die, CONCURRENCY=1)
+        await shared.until(lambda: victim.poll() is not None, "the worker's death")
+        shared.start("worker", LEASE=1)
+        await shared.until(lambda: bool(shared.notes("finally")), "the batch's end", 10)
+        await shared.until_empty(manager)
+        state = await batch.refresh()
+        assert (state.total, state.pending, state.failed) == (3, 0, 0)
+        settled = f"m{int(die[-1]) - 1}"
+        assert shared.counts("end")[settled] == (2 if die.startswith("before") else 1)
+        assert (len(shared.notes("then")), len(shared.notes("finally"))) == (1, 1)
+
+
+async def test_a_callback_whose_worker_dies_runs_again_elsewhere(shared: Place) -> None:
+    """The seed runs callbacks in the worker that counts the last member; they are lost with it."""
+    async with shared.manager() as manager:
+        await Batch([dispatch(shop.step, "m")]).finally_(shop.on_finally_dying).send()
+        victim = shared.start("worker", LEASE=1)
+        await shared.until(lambda: victim.poll() is not None, "the worker's death")
+        shared.start("worker", LEASE=1)
+        await shared.until(lambda: len(shared.notes("finally")) == 2, "the second run", 10)
+        await shared.until_empty(manager)
+        assert len(shared.notes("finally")) == 2
+
+
+async def test_a_lost_member_fails_with_its_catch(shared: Place) -> None:
+    async with shared.manager() as manager:
+        batch = await with_callbacks(Batch([dispatch(shop.suicidal, "m").retries(0)])).send()
+        victim = shared.start("worker", LEASE=1)
+        await shared.until(lambda: victim.poll() is not None, "the worker's death")
+        shared.start("worker", LEASE=1)
+        await shared.until(lambda: bool(shared.notes("finally")), "the batch's end", 10)
+        await shared.until_empty(manager)
+        assert (await batch.refresh()).failed == 1
+        assert [line[2:] for line in shared.notes("catch")] == [[batch.id, derived_id(batch.id, 0)]]
+
+
+async def test_a_producer_whose_store_fails_leaves_the_batch_open_and_may_send_it_again(
+    here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nimbusq.batch.CHUNK", 10)
+    batch_id = new_id()
+
+    def batch() -> Batch:
+        return with_callbacks(Batch([shop.step.bind(f"m{n}") for n in range(50)], id=batch_id))
+
+    async with here.manager() as manager:
+        faults = Faults(FaultPlan(cut_after=3))  # the create and two chunks pass
+        with pytest.raises(StoreUnavailable):
+            await batch().send(Manager(FaultyAdapter(manager.adapter, faults), settings=manager.settings))
+        async with workers(Worker(manager, lease=2)):
+            await here.until_empty(manager)
+            open_one = await find_batch(batch_id)
+            assert (open_one.state.total, open_one.state.pending, open_one.state.finished) == (20, 0, False)
+            assert here.notes("finally") == []
+            await batch().send()
+            await here.until(lambda: bool(here.notes("finally")), "the batch's end")
+            await here.until_empty(manager)
+        assert here.counts("end") == {f"m{n}": 1 for n in range(50)}
+        assert [line[3:] for line in here.notes("finally")] == [["50", "0", "0"]]
+
+
+async def test_idle_workers_do_not_finish_a_batch_that_is_still_filled(
+    here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B16: four workers wait while the producer adds ten members at a time."""
+    monkeypatch.setattr("nimbusq.batch.CHUNK", 10)
+    async with here.manager() as manager, workers(*(Worker(manager, lease=2) for _ in range(4))):
+        batch = with_callbacks(Batch(shop.step.bind(f"m{n}") for n in range(200)))
+        assert (await batch.send()).state.total == 200
+        await here.until(lambda: bool(here.notes("finally")), "the batch's end")
+        await here.until_empty(manager)
+    assert [line[3:] for line in here.notes("finally")] == [["200", "0", "0"]]
+    last_end = max(float(line[0]) for line in here.notes("end"))
+    assert float(here.notes("finally")[0][0]) > last_end
+
+
+async def test_send_returns_without_a_worker_and_at_once(here: Place) -> None:
+    async with here.manager():
+        begin = time.monotonic()
+        batch = await Batch([dispatch(shop.step, f"m{n}", 10.0) for n in range(21)]).send()
+        assert time.monotonic() - begin < 1.0
+        state = await batch.refresh()
+        assert (state.total, state.pending, state.failed, state.errors) == (21, 21, 0, ())
+        assert (state.finished_at, state.progress) == (None, 0.0)
+        assert state.created_at <= state.updated_at
+
+
+# --- options and control -----------------------------------------------------------------------------------------
+
+
+async def test_the_batchs_options_count_where_a_member_asks_for_none(here: Place) -> None:
+    async with here.manager() as manager:
+        members = [
+            dispatch(shop.step, "own").on_queue("own").priority(1).retries(9),
+            dispatch(shop.step, "plain"),
+        ]
+        batch = await Batch(members).on_queue("bulk").priority(8).retries(1).send()
+        views = [await manager.require("jobs", "").get(derived_id(batch.id, n)) for n in range(2)]
+        found = [(view.queue, view.envelope.priority, view.envelope.max_attempts) for view in views]
+        assert found == [("own", 1, 10), ("bulk", 8, 2)]
+
+
+async def test_an_expired_member_counts_as_failed_without_a_catch(here: Place) -> None:
+    async with here.manager() as manager:
+        batch = await with_callbacks(Batch([dispatch(shop.step, "late").expires(0.05)])).send()
+        await asyncio.sleep(0.1)
+        async with workers(Worker(manager, lease=2)):
+            await here.until(lambda: bool(here.notes("finally")), "the batch's end")
+            await here.until_empty(manager)
+        state = await batch.refresh()
+        assert (state.failed, state.errors) == (1, ("step: expired before it could start",))
+        assert (here.notes("catch"), here.notes("then"), here.notes("start")) == ([], [], [])
+
+
+async def test_cancel_reaches_running_members_and_chains(here: Place) -> None:
+    async with here.manager() as manager:
+        chain = Chain(
+            dispatch(shop.step, "l0"), dispatch(shop.step, "l1").delay(3600), dispatch(shop.step, "l2")
+        )
+        batch = await with_callbacks(Batch([dispatch(shop.step, "long", 60.0), chain])).send()
+        async with workers(Worker(manager, lease=1)):
+            await here.until(
+                lambda: bool(here.counts("end")["l0"] and here.counts("start")["long"]), "the starts"
+            )
+            async with asyncio.timeout(5):
+                while (await manager.depth()).delayed != 1:
+                    await asyncio.sleep(0.01)
+            assert (await batch.cancel()).cancelled
+            await here.until(lambda: bool(here.notes("finally")), "the batch's end", within=5)
+            await here.until_empty(manager)
+        state = await batch.refresh()
+        assert (state.total, state.pending, state.failed) == (2, 0, 2)
+        assert here.counts("start") == {"l0": 1, "long": 1}
+        assert here.counts("end") == {"l0": 1}
+        assert here.notes("catch") == []
+
+
+async def test_on_the_inline_driver_send_runs_the_batch(tmp_path: Path) -> None:
+    here = Place("sync://", tmp_path)
+    async with here.manager():
+        chain = Chain(dispatch(shop.step, "l0"), dispatch(shop.step, "l1"))
+        members = [
+            dispatch(shop.step, "a"),
+            dispatch(shop.broken, "bad"),
+            dispatch(shop.flaky, "f", 2),
+            chain,
+        ]
+        batch = await with_callbacks(Batch(members)).send()
+        state = await batch.refresh()
+        assert (state.total, state.pending, state.failed, state.finished) == (4, 0, 1, True)
+        assert here.counts("end") == {"a": 1, "f": 1, "l0": 1, "l1": 1}
+        assert (len(here.notes("catch")), len(here.notes("finally")), here.notes("then")) == (1, 1, [])
+
+
 async def test_what_cannot_be_sent_is_refused(here: Place) -> None:
     async with here.manager() as manager:
-        with pytest.raises(InvalidJob, match=r"run\(\)"):
+        with pytest.raises(InvalidJob, match=r"then callback must be a Job.*work with run\(\) only"):
             await Batch([dispatch(shop.step, "x")]).then(lambda: None).send()
         with pytest.raises(DispatchError):
             Batch().named("no such name!")
@@ -273,3 +441,23 @@ async def test_run_stores_nothing_and_takes_closures(here: Place) -> None:
     )
     assert (state.total, state.pending, state.failed) == (5, 0, 1)
     assert seen == [0, 1, 2, "three", 4, (5, 1)]
+
+
+async def test_run_counts_fail_and_waits_for_releases() -> None:
+    ran: list[str] = []
+
+    @job
+    async def gives_up() -> None:
+        raise Fail("enough")
+
+    @job
+    async def waits() -> None:
+        ran.append("waits")
+        if len(ran) < 3:
+            raise Release(0.01)
+
+    state = await Batch([gives_up.bind(), waits.bind()]).run()
+    assert (state.total, state.pending, state.failed) == (2, 0, 1)
+    assert ran == ["waits"] * 3
+    assert state.finished_at is not None
+    assert abs(state.finished_at - time.time()) < 5

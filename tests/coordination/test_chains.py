@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from nimbusq import Batch, Chain, Manager, Worker, dispatch, job
+from nimbusq import Batch, Chain, DispatchError, Fail, Manager, Release, Worker, dispatch, job
 from nimbusq.chain import register_chain
+from nimbusq.errors import InvalidOption
 from nimbusq.failed import retry
+from nimbusq.receipt import cancel
 from tests.coordination.place import Place, workers
 from tests.coordination.programs import shop
 
@@ -132,6 +136,67 @@ async def test_an_empty_chain_stores_nothing(here: Place) -> None:
         assert (await manager.depth()).pending == 0
 
 
+async def test_a_cancelled_link_ends_the_chain(here: Place) -> None:
+    async with here.manager() as manager:
+        links = [dispatch(shop.step, "l0").delay(3600), dispatch(shop.step, "l1")]
+        chain = await Chain(*links).on_failure(shop.on_failure).send()
+        assert await cancel(manager, chain.first)
+        async with workers(Worker(manager, lease=2)):
+            await here.until_empty(manager)
+        assert here.notes("start") == []
+        assert here.notes("on_failure") == [], "it was no failure"
+
+
+async def test_a_link_keeps_its_own_options(here: Place) -> None:
+    async with here.manager() as manager:
+        link = dispatch(shop.step, "l1").delay(0.3).priority(2).retries(7).tags("t").timeout(5)
+        chain = await Chain(dispatch(shop.step, "l0"), link.without_overlapping("k")).send()
+        async with workers(Worker(manager, lease=2)):
+            await here.until(lambda: bool(here.counts("end")["l0"]), "the first link's end")
+            async with asyncio.timeout(5):
+                while (view := await manager.require("jobs", "").get(chain.link_id(1))) is None:
+                    await asyncio.sleep(0.01)
+            await here.until_empty(manager)
+        envelope = view.envelope
+        assert (envelope.priority, envelope.max_attempts, envelope.tags, envelope.timeout) == (
+            2,
+            8,
+            ("t",),
+            5.0,
+        )
+        assert envelope.overlap.key == "k"
+        (ended,) = [float(line[0]) for line in here.notes("end") if line[2] == "l0"]
+        (started,) = [float(line[0]) for line in here.notes("start") if line[2] == "l1"]
+        assert started - ended >= 0.3, "its delay counts from the end of the link before"
+
+
+async def test_what_cannot_be_a_link_is_refused(here: Place) -> None:
+    async with here.manager() as manager:
+        for links, text in [
+            ((dispatch(shop.step, "x").unique("k"),), "cannot be unique"),
+            ((dispatch(shop.step, "x").using(object()),), "transaction"),
+            ((dispatch(shop.step, "x"), lambda: None), "must be a Job"),
+        ]:
+            with pytest.raises(DispatchError, match=text):
+                await Chain(*links).send()
+        with pytest.raises(InvalidOption, match="empty chain"):
+            await Batch([Chain()]).send()
+        assert (await manager.depth()).pending == 0
+
+
+async def test_a_lost_link_ends_the_chain_with_its_callback(shared: Place) -> None:
+    async with shared.manager() as manager:
+        links = [dispatch(shop.suicidal, "l0").retries(0), dispatch(shop.step, "l1")]
+        chain = await Chain(*links).on_failure(shop.on_failure).send()
+        victim = shared.start("worker", LEASE=1)
+        await shared.until(lambda: victim.poll() is not None, "the worker's death")
+        shared.start("worker", LEASE=1)
+        await shared.until(lambda: bool(shared.notes("on_failure")), "the callback", 10)
+        await shared.until_empty(manager)
+        assert shared.counts("on_failure") == {chain.first: 1}
+        assert shared.counts("start") == {"l0": 1}
+
+
 async def test_two_thousand_links_on_sync_do_not_recurse() -> None:
     ran: list[int] = []
 
@@ -181,3 +246,21 @@ async def test_run_in_process_stops_at_the_first_error() -> None:
     assert ran[0] == 0
     assert "one" in str(ran[1])
     assert len(ran) == 2
+
+
+async def test_run_in_process_takes_releases_and_fail() -> None:
+    ran: list[object] = []
+
+    @job
+    async def waits() -> None:
+        ran.append("waits")
+        if len(ran) < 3:
+            raise Release(0.01)
+
+    @job
+    async def gives_up() -> None:
+        raise Fail(KeyError("the reason"))
+
+    with pytest.raises(KeyError, match="the reason"):
+        await Chain(waits.bind(), gives_up.bind(), waits.bind()).run()
+    assert ran == ["waits"] * 3

@@ -146,3 +146,62 @@ async def test_the_wrapper_called_by_hand_waits_for_the_key(here: Place) -> None
         await asyncio.gather(*(wrapper.handle() for _ in range(3)))
         assert most_at_once(here) == 1
         assert here.counts("end") == {"direct": 3}
+
+
+async def test_twenty_blocks_cost_no_attempt(here: Place) -> None:
+    async with here.manager() as manager:
+        await dispatch(shop.step, "holder", 1.2).without_overlapping("k").send()
+        async with workers(Worker(manager, lease=2, concurrency=2)):
+            await here.until(lambda: bool(here.counts("start")), "the holder's start")
+            blocked = await dispatch(shop.step, "blocked").without_overlapping("k", release_after=0.01).send()
+            await here.until_empty(manager)
+        view = await blocked.refresh()
+        assert view is not None
+        assert (view.state, view.attempt) == ("done", 1)
+        ((attempt, _, releases),) = [line[3:] for line in here.notes("start") if line[2] == "blocked"]
+        assert attempt == "1"
+        assert int(releases) >= 20
+
+
+async def test_a_live_holder_keeps_its_key_for_longer_than_expire_after(here: Place) -> None:
+    """The seed's lock is not renewed: there, others run beside a job that takes longer than ten minutes."""
+    async with here.manager(lease=0.6) as manager:
+        for name, seconds in (("long", 2.0), ("next", 0.0)):
+            overlap = {"release_after": 0.1, "expire_after": 0.6}
+            await (
+                dispatch(shop.step, name, seconds)
+                .priority(1 + (name == "next"))
+                .without_overlapping("k", **overlap)
+                .send()
+            )
+        async with workers(Worker(manager), Worker(manager)):
+            await here.until_empty(manager)
+        assert most_at_once(here) == 1
+        assert here.counts("end") == {"long": 1, "next": 1}
+
+
+async def test_a_retry_frees_the_key_while_it_waits(here: Place) -> None:
+    async with here.manager() as manager:
+        await dispatch(shop.flaky, "flaky", 1).priority(1).without_overlapping("k").send()
+        await dispatch(shop.flaky, "other", 0).without_overlapping("k", release_after=0.05).send()
+        async with workers(Worker(manager, lease=2)):
+            await here.until_empty(manager)
+        assert here.counts("end") == {"flaky": 1, "other": 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"limit": 0}, {"limit": True}, {"release_after": 0}, {"expire_after": -1}, {"max_releases": -1}],
+)
+def test_options_out_of_range_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(InvalidOption):
+        dispatch(shop.step, "x").without_overlapping("k", **options)
+
+
+def test_the_wrapper_has_the_jobs_own_defaults() -> None:
+    class Slow(Job, release_after=9, expire_after=900, max_releases=5):
+        async def handle(self) -> None: ...
+
+    wrapper = WithoutOverlapping(Slow(), "k")
+    assert (wrapper.limit, wrapper.release_after, wrapper.expire_after) == (1, 9.0, 900.0)
+    assert wrapper.overlap_key() == "k"

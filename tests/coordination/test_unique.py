@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+from typing import Any
 
 import pytest
 
-from nimbusq import DuplicateJob, Job, Worker, dispatch
+from nimbusq import DuplicateJob, Job, Manager, Worker, dispatch, job
 from nimbusq.batch import Batch
-from nimbusq.errors import InvalidOption, InvalidUniqueKey
+from nimbusq.errors import InvalidOption, InvalidUniqueKey, PayloadTooLarge, StoreUnavailable
 from nimbusq.failed import retry
+from nimbusq.testing.faults import FaultPlan, Faults, FaultyAdapter
 from nimbusq.unique import acquire_unique_lock, dispatch_unique, is_unique_locked, release_unique_lock
 from tests.coordination.place import Place, workers
 from tests.coordination.programs import shop
@@ -239,3 +242,111 @@ async def test_members_and_links_cannot_be_unique(here: Place) -> None:
         with pytest.raises(InvalidOption, match="cannot be unique"):
             await Batch([dispatch(shop.step, "x").unique("k")]).send()
         assert (await manager.depth()).pending == 0
+
+
+# --- the rest of the checklist -----------------------------------------------------------------------------------
+
+
+async def test_defaults(here: Place) -> None:
+    async with here.manager():
+        slot, lock = await dispatch(Sync(account=1)).unique().send(), await dispatch_unique(Sync(account=1))
+        kept = [(await receipt.refresh()).envelope.unique for receipt in (slot, lock)]
+        assert (kept[0].key, kept[0].mode, kept[0].ttl) == ("account:1", "slot", None)
+        assert (kept[1].key, kept[1].mode, kept[1].ttl) == ("account:1", "lock", 3600.0)
+        with pytest.raises(DuplicateJob):
+            await dispatch(Sync(account=1)).unique().send()
+        assert (await dispatch(Sync(account=1)).unique_for().send()).status == "duplicate"
+
+
+async def test_a_unique_send_takes_every_other_option(here: Place) -> None:
+    async with here.manager() as manager:
+        receipt = await dispatch(Sync(account=1)).delay(60).on_queue("slow").priority(2).unique_for(60).send()
+        view = await receipt.refresh()
+        assert view is not None
+        assert (view.queue, view.state, view.envelope.priority) == ("slow", "delayed", 2)
+        assert (await dispatch_unique(Sync(account=1))).id == receipt.id
+        assert (await manager.depth()).pending == 0
+
+
+async def test_the_lock_is_held_through_retries_and_freed_by_the_last(here: Place) -> None:
+    @job(retries=1, backoff=0.3)
+    async def fails() -> None:
+        shop.note("start", "fails")
+        raise ValueError("again")
+
+    async with here.manager() as manager:
+        first = await dispatch(fails).unique_for(60, key="k").send()
+        async with workers(Worker(manager, lease=2)):
+            await here.until(lambda: bool(here.counts("start")), "the first run")
+            async with asyncio.timeout(5):
+                while (await first.refresh()).state != "delayed":
+                    await asyncio.sleep(0.01)
+            during = await dispatch(fails).unique_for(60, key="k").send()
+            await here.until_empty(manager)
+        assert (during.status, during.id) == ("duplicate", first.id)
+        assert (await dispatch(fails).unique_for(60, key="k").send()).status == "queued"
+
+
+async def test_asking_takes_nothing_from_those_who_send(here: Place) -> None:
+    """The seed's IsUniqueLocked acquires the lock for a moment, and a dispatch in that moment is dropped."""
+    async with here.manager() as manager:
+        asking = True
+
+        async def ask() -> None:
+            while asking:
+                await is_unique_locked(Sync(account=0))
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask())
+            for number in range(1, 21):
+                assert (await dispatch_unique(Sync(account=0))).status == "queued", number
+                await release_unique_lock(Sync(account=0))
+            asking = False
+        assert (await manager.depth()).pending == 20
+
+
+@pytest.mark.parametrize("mode", ["slot", "lock"])
+async def test_a_send_that_failed_leaves_the_key_free(here: Place, mode: str) -> None:
+    class Big(Sync):
+        blob: str = ""
+
+    def send(one: Job) -> Any:
+        return dispatch(one).unique() if mode == "slot" else dispatch(one).unique_for(60)
+
+    async with here.manager() as manager:
+        with pytest.raises(PayloadTooLarge):
+            await send(Big(account=1, blob="x" * 300_000)).send()
+        away = Manager(
+            FaultyAdapter(manager.adapter, Faults(FaultPlan(before=1.0))), settings=manager.settings
+        )
+        away.make_current()
+        with pytest.raises(StoreUnavailable):
+            await send(Big(account=1)).send()
+        manager.make_current()
+        assert (await send(Big(account=1)).send()).status == "queued"
+
+
+async def test_a_stalled_worker_frees_nobody_elses_slot(shared: Place) -> None:
+    """It is stopped for longer than its lease; its job ends as lost, another one takes the slot, then it goes on."""
+    async with shared.manager(lease=1) as manager:
+        first = await dispatch(shop.step, "stalled", 0.3).retries(0).unique("k").send()
+        stalled = shared.start("worker", LEASE=1)
+        await shared.until(lambda: bool(shared.counts("start")), "the start")
+        stalled.send_signal(signal.SIGSTOP)
+        async with (
+            workers(Worker(manager, "elsewhere", lease=1), Worker(manager, lease=1)),
+            asyncio.timeout(15),
+        ):
+            while (await first.refresh()).state != "failed":
+                await asyncio.sleep(0.02)
+        second = await dispatch(shop.step, "second").unique("k").on_queue("later").send()
+        assert second.status == "queued"
+        stalled.send_signal(signal.SIGCONT)
+        await shared.until(
+            lambda: bool(shared.counts("end")["stalled"]) or "lost" in shared.errors(), "its end", 10
+        )
+        await asyncio.sleep(0.5)
+        third = await dispatch(shop.step, "third").unique("k", on_duplicate="return").send()
+        assert (third.status, third.id) == ("duplicate", second.id)
+        assert (await first.refresh()).state == "failed", "the stalled run settled nothing"
