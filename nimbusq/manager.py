@@ -184,7 +184,7 @@ class Manager:
         if envelope.chain is None and not envelope.meta and len(envelope.body) < _SURELY_FITS:
             return
         size = len(envelope.to_wire())
-        driver = self.route.of(envelope).capabilities if envelope.batch_id else self.adapter.capabilities
+        driver = self.route.of(envelope).capabilities
         limit = min(self.settings.max_body, driver.max_body or self.settings.max_body)
         if size > limit:
             raise PayloadTooLarge(

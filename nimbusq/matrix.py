@@ -10,7 +10,6 @@ from typing import Final
 from nimbusq.driver import Adapter, DriverSettings
 from nimbusq.errors import ConfigError, MissingExtra
 from nimbusq.loading import driver_names, load_adapter
-from nimbusq.routed import exact_delay
 
 COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -119,7 +118,7 @@ def markdown(table: Sequence[Row] | None = None) -> str:
 
 
 def _delays(adapter: Adapter) -> str:
-    longest, exact = adapter.capabilities.max_delay, exact_delay(adapter)
+    longest, exact = adapter.capabilities.max_delay, adapter.capabilities.exact_delay
     if longest is not None:
         return f"up to {longest:g} s, longer ones {_STORE}"
     return "any" if exact is None else f"any, rough above {exact:g} s"

@@ -94,7 +94,7 @@ class Receipt(Generic[R_co]):
             case "done" if ended.result is not None and self._decode is not None:
                 return self._decode(ended.result)
             case "done" if not ended.error:
-                return cast(R_co, None)  # only a job that returned None leaves no result and no note
+                return cast("R_co", None)  # only a job that returned None leaves no result and no note
             case "failed":
                 raise JobFailed(self.id, ended.error)
             case "cancelled":

@@ -8,24 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 from nimbusq.driver import Adapter, Need, Stores, lacking
 from nimbusq.envelope import Envelope
 from nimbusq.errors import ConfigError, UnsupportedByDriver
-
-
-@runtime_checkable
-class RoughDelays(Protocol):
-    """A carrier that keeps any delay, but keeps only those up to `exact_delay` seconds well."""
-
-    @property
-    def exact_delay(self) -> float: ...
-
-
-def exact_delay(adapter: Adapter) -> float | None:
-    """The greatest delay in seconds that the adapter keeps well; None where that is every one that it takes."""
-    return adapter.exact_delay if isinstance(adapter, RoughDelays) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +59,7 @@ class Route:
 
     def _is_plain(self, envelope: Envelope, *, tx: bool) -> bool:
         """The carrier can do all that is asked, and nothing of it is the store's business."""
-        exact = exact_delay(self.carrier)
+        exact = self.carrier.capabilities.exact_delay
         if exact is not None and envelope.delay > exact:
             return False
         alone = replace(self.carrier.capabilities, atomic=False, transactional=False)

@@ -6,6 +6,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from nimbusq.clock import Clock, SystemClock
@@ -51,6 +52,7 @@ CAPABILITIES: Final = Capabilities(
     max_delay=None,
     max_lease=MAX_VISIBLE_IN,
     max_body=MAX_MESSAGE - RESERVED,
+    exact_delay=float(MAX_DELAY),
 )
 
 
@@ -64,7 +66,6 @@ class SqsAdapter:
         by default its queue, so that a FIFO queue runs one job after the other.
     """
 
-    capabilities: Capabilities = CAPABILITIES
     stores: Stores = Stores()
 
     def __init__(
@@ -88,6 +89,7 @@ class SqsAdapter:
         self.addresses = Addresses.parse(queue_url, prefix=self._settings.prefix)
         self._clock = clock or SystemClock()
         self._longest_delay = longest_delay
+        self.capabilities = replace(CAPABILITIES, exact_delay=float(longest_delay))
         self._group = group or _queue_of
         # The parts, not yet connected. Each belongs to the event loop that opens the adapter.
         self.client = SqsClient(self.connection)
@@ -125,11 +127,6 @@ class SqsAdapter:
         )
         adapter.connection.factory()  # without a client library, say so now
         return adapter
-
-    @property
-    def exact_delay(self) -> float:
-        """Longer delays are late by the pick-up of each hop, never early: a store beside keeps them better."""
-        return self._longest_delay
 
     def clone(self) -> Self:
         connection = self.connection

@@ -45,11 +45,16 @@ class Carrier(SyncAdapter):
     def __init__(self, **of_a_clone: Any) -> None:
         super().__init__(**{"inline": False, **of_a_clone})
         self.capabilities: Capabilities = replace(
-            self.capabilities, driver="sqs", atomic=False, priorities=False, cancellable=False, fenced=False
+            self.capabilities,
+            driver="sqs",
+            atomic=False,
+            priorities=False,
+            cancellable=False,
+            fenced=False,
+            exact_delay=900.0,
         )
         self.stores = Stores()
         self.log: list[str] = []
-        self.exact_delay = 900.0
 
     async def settle(
         self, settlements: Sequence[Settlement], *, tx: object | None = None

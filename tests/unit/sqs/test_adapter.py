@@ -71,7 +71,7 @@ class TestUrls:
         assert isinstance(twin, SqsAdapter)
         assert twin.connection == adapter.connection
         assert twin.addresses == adapter.addresses
-        assert twin.exact_delay == 2
+        assert twin.capabilities.exact_delay == 2
         assert twin.client is not adapter.client
 
 
