@@ -50,7 +50,7 @@ _REDIS_PEERS: Final = (
     Entry(
         name="taskiq-stream",
         driver="redis",
-        target="taskiq:TaskiqStream",
+        target="taskiq_redis:TaskiqStream",
         environment="taskiq",
         requires=("taskiq==0.13.0", "taskiq-redis==1.2.4", "hiredis==3.5.0"),
         default=True,
@@ -58,7 +58,7 @@ _REDIS_PEERS: Final = (
     Entry(
         name="taskiq-list",
         driver="redis",
-        target="taskiq:TaskiqList",
+        target="taskiq_redis:TaskiqList",
         environment="taskiq",
         requires=("taskiq==0.13.0", "taskiq-redis==1.2.4", "hiredis==3.5.0"),
         recovers=False,

@@ -46,8 +46,10 @@ def _measure(given: argparse.Namespace, driver: Driver) -> Results:
     entries = choose(driver, given.peers)
     for entry in entries:
         python_of(entry)
-    with tempfile.TemporaryDirectory(prefix="nimbusq-bench-") as folder:
-        servers = Servers(Path(folder), appendfsync=given.appendfsync)
+    with (
+        tempfile.TemporaryDirectory(prefix="nimbusq-bench-") as folder,
+        Servers(Path(folder), appendfsync=given.appendfsync) as servers,
+    ):
         servers.start([driver])
         tally = Tally.create(Path(folder) / "tally")
         benches = [Bench(entry, servers, tally, Path(folder)) for entry in entries]

@@ -225,8 +225,7 @@ async def _fresh(driver: Driver, servers: Servers, **settings: Any) -> AsyncIter
 async def _main(drivers: Sequence[Driver]) -> int:
     counts = imports()
     print(*counts, sep="\n")
-    with tempfile.TemporaryDirectory(prefix="nimbusq-counts-") as folder:
-        servers = Servers(Path(folder))
+    with tempfile.TemporaryDirectory(prefix="nimbusq-counts-") as folder, Servers(Path(folder)) as servers:
         servers.start(drivers)
         if "postgres" in drivers:
             servers.restart_with_statistics()

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 from benchmarks.catalogue import Driver
@@ -48,7 +48,7 @@ class Servers:
         self._urls: dict[str, str] = {}
 
     def start(self, drivers: Sequence[Driver]) -> None:
-        """Start what these drivers need and is not running yet; it keeps running after this process."""
+        """Start what these drivers need and is not running yet."""
         wanted = [SERVICE_OF[driver] for driver in drivers if driver in SERVICE_OF]
         if wanted:
             self._urls = _exports(self._services("start", *wanted))
@@ -56,7 +56,10 @@ class Servers:
         if "redis" in drivers:
             self._set_persistence()
 
-    def stop(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """Stop them all; their data stays."""
         self._services("stop")
 

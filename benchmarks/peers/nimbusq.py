@@ -42,7 +42,10 @@ class Nimbusq(Peer):
         )
 
     async def install(self) -> None:
+        if self.place.driver == "sqs":  # its queues are made over an open connection
+            await self._manager.open()
         await self._manager.adapter.setup([QUEUE])
+        await self._manager.aclose()
 
     async def connect(self) -> None:
         await self._manager.__aenter__()

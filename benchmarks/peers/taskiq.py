@@ -1,26 +1,21 @@
-"""taskiq on a Redis list, which forgets a job as it takes it, and on a stream, which keeps it."""
+"""taskiq, whatever its broker."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from taskiq import AsyncBroker
 from taskiq.api import run_receiver_task
-from taskiq_redis import ListQueueBroker, RedisStreamBroker
 
 from benchmarks.peer import KINDS, Peer, Place
 
 
-class TaskiqList(Peer):
-    broker: ClassVar[type[AsyncBroker]] = ListQueueBroker
-
+class TaskiqPeer(Peer):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self._broker = self.make_broker()
         self._tasks = {kind: self._broker.task(task_name=kind)(job) for kind, job in KINDS.items()}
 
     def make_broker(self) -> AsyncBroker:
-        return self.broker(self.place.url)
+        raise NotImplementedError
 
     async def connect(self) -> None:
         await self._broker.startup()
@@ -35,7 +30,3 @@ class TaskiqList(Peer):
         self._broker.is_worker_process = True
         await self._broker.startup()
         await run_receiver_task(self._broker, max_async_tasks=concurrency)
-
-
-class TaskiqStream(TaskiqList):
-    broker = RedisStreamBroker
