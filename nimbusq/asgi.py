@@ -12,7 +12,7 @@ from nimbusq.config import Settings
 from nimbusq.errors import ConfigError
 from nimbusq.manager import Manager, Register, boot
 from nimbusq.worker import Worker
-from nimbusq.worker.worker import Queues
+from nimbusq.worker.queues import Queues
 
 log = logging.getLogger("nimbusq.worker")
 

@@ -5,35 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from typing import Any, Final
 
-from nimbusq.driver import (
-    Adapter,
-    Claim,
-    Claimed,
-    Done,
-    Outcome,
-    Settled,
-    Settlement,
-    SettleStatus,
-    WorkerReport,
-)
+from nimbusq.driver import Adapter, Claimed, WorkerReport
 from nimbusq.envelope import check_name
-from nimbusq.errors import ConfigError, InvalidOption
+from nimbusq.errors import InvalidOption
 from nimbusq.ids import new_id
 from nimbusq.limit import RateLimit
 from nimbusq.manager import Manager, get_manager
 from nimbusq.retry import seconds
 from nimbusq.worker.aftermath import Aftermath
-from nimbusq.worker.execute import decide, ended_unrun, execute, time_limit
 from nimbusq.worker.processes import Processes
+from nimbusq.worker.queues import Queues, parse_queues
 from nimbusq.worker.rates import LocalLimiter, RateGate
 from nimbusq.worker.report import Reporter, host_and_pid, installed_version
-from nimbusq.worker.run import Cut, Run, Surroundings
-from nimbusq.worker.shutdown import Shutdown, watch
+from nimbusq.worker.run import Surroundings
+from nimbusq.worker.runs import Runs
+from nimbusq.worker.shutdown import Shutdown
 from nimbusq.worker.slots import Slots
 from nimbusq.worker.stall import StallWatch
 from nimbusq.worker.station import Station
@@ -42,8 +33,6 @@ log = logging.getLogger("nimbusq.worker")
 
 SETTLING_PATIENCE: Final = 10.0
 """Seconds that a stopping worker gives its last settlements."""
-
-Queues = str | Sequence[str] | Mapping[str, int | None]
 
 
 class Worker:
@@ -82,8 +71,7 @@ class Worker:
         self._aftermath = Aftermath(self.manager.observers)
         self._threads: ThreadPoolExecutor | None = None
         """As many threads again as slots, since an abandoned handler keeps its thread when it has lost its slot."""
-        self._runs: dict[asyncio.Task[None], tuple[Run, Station]] = {}
-        self._zombies: set[asyncio.Task[None]] = set()
+        self._runs = Runs(self._slots, self._aftermath, cancel_grace=self.manager.settings.cancel_grace)
         self._stations = [self._station(adapter) for adapter in self.manager.route.adapters]
         self._shutdown = Shutdown()
         self._watch: StallWatch | None = None
@@ -126,9 +114,9 @@ class Worker:
         settling = [asyncio.create_task(station.settler.run()) for station in self._stations]
         try:
             claimed = [await station.claims.once(wait=0.0) for station in self._stations if self._slots.free]
-            await self._until_idle(None)
+            await self._runs.until_idle(None, self._shutdown.hurried)
         finally:
-            await self._drain(0.0)
+            await self._runs.drain(0.0, self._shutdown.hurried)
             await self._close_stations(settling)
         return sum(claimed)
 
@@ -146,7 +134,7 @@ class Worker:
     @property
     def abandoned(self) -> int:
         """Handlers that ignored their cancellation and still run, outside any slot."""
-        return len(self._zombies)
+        return self._runs.abandoned
 
     @property
     def ready(self) -> bool:
@@ -200,11 +188,11 @@ class Worker:
                 worker_id=self.id,
                 call_in_thread=self._call_in_thread,
                 processes=self._processes,
-                let_go=self._let_go,
+                let_go=self._runs.let_go,
             ),
             gate=self._gate(adapter),
             shared=len(self.manager.route.adapters) > 1,
-            take=self._take,
+            take=self._runs.begin,
             reclaimed=self._reclaimed,
         )
 
@@ -223,91 +211,11 @@ class Worker:
             concurrency=self.concurrency,
             started_at=self._started_at,
             version=installed_version(),
-            running={run.claim.id: _shown(run) for run, _ in self._runs.values()},
+            running=self._runs.shown(),
             counters=self.counters,
             names=self.manager.registry.names,
             loop_lag=self._watch.lag if self._watch is not None else 0.0,
         )
-
-    # --- one run -----------------------------------------------------------------------------------------------
-
-    def _take(self, station: Station, claim: Claim, sent_at: float) -> None:
-        run = Run(claim, station.surroundings)
-        if claim.ending is not None:
-            station.settler.submit(run, ended_unrun(run))
-            return
-        self._slots.take(claim.queue)
-        station.keep(run, sent_at, self._call_soon)
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._run(run, station), context=Context())
-        run.task = task
-        self._runs[task] = run, station
-        task.add_done_callback(self._forget)
-        self._limit(run)
-
-    async def _run(self, run: Run, station: Station) -> None:
-        outcome: Outcome | None = None
-        try:
-            outcome = await execute(run)
-        finally:
-            station.release(run)
-        if outcome is not None:
-            station.settler.submit(run, outcome)
-        elif run.cut_by is Cut.LEASE_LOST:
-            await self._aftermath.cut_off(run.claim)
-        elif run.context is not None and run.context.completed:
-            settlement = Settlement(claim=run.claim, outcome=Done())
-            await self._aftermath.settled(run, settlement, Settled(SettleStatus.SETTLED))
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._zombies.discard(task)
-        entry = self._runs.pop(task, None)
-        if entry is None:
-            return
-        run, station = entry
-        self._slots.give_back(run.claim.queue)
-        if task.cancelled() and run.end():  # before its first step, so that none of its code has run
-            station.release(run)
-            if (outcome := decide(run, asyncio.CancelledError())) is not None:
-                station.settler.submit(run, outcome)
-
-    def _limit(self, run: Run) -> None:
-        """The time limit is kept by the loop's timer, so that a job without one costs nothing."""
-        limit = time_limit(run)
-        if limit is not None and self._loop is not None:
-            run.timers.append(self._loop.call_later(limit, self._cut, run, Cut.TIMEOUT))
-
-    def _cut(self, run: Run, reason: Cut) -> None:
-        """Cancel the handler, and abandon it if it has not ended after the grace for cleaning up."""
-        if run.over:
-            return
-        run.cut(reason)
-        if self._loop is not None:
-            grace = self.manager.settings.cancel_grace
-            run.timers.append(self._loop.call_later(grace, self._abandon, run))
-
-    def _abandon(self, run: Run) -> None:
-        """The handler ignores its cancellation: stop renewing, so that the job returns with its lease, and free the
-        slot, unless as many handlers as there are slots have been abandoned already."""
-        task = run.task
-        if task is None or task not in self._runs or not run.end():
-            return
-        log.error(
-            "job %s ignored its cancellation (%s) for %g s and is abandoned; it returns with its lease",
-            run.claim.id,
-            run.cut_by.value if run.cut_by else "",
-            self.manager.settings.cancel_grace,
-            extra={"event": "abandoned", "job_id": run.claim.id},
-        )
-        self._runs[task][1].release(run)
-        self._zombies.add(task)
-        if len(self._zombies) <= self.concurrency:
-            self._runs.pop(task)
-            self._slots.give_back(run.claim.queue)
-
-    def _let_go(self, run: Run) -> None:
-        if run.task is not None and (entry := self._runs.get(run.task)) is not None:
-            entry[1].release(run)
 
     async def _reclaimed(self, claimed: Claimed) -> None:
         await self._aftermath.reclaimed(list(claimed.lost))
@@ -315,11 +223,6 @@ class Worker:
     def _call_in_thread(self, call: Callable[[], Any]) -> Future[Any]:
         assert self._threads is not None, "opened before any run begins"
         return self._threads.submit(copy_context().run, call)
-
-    def _call_soon(self, run: Run, reason: Cut) -> None:
-        """From the keeper's thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._cut, run, reason)
 
     # --- start and end -----------------------------------------------------------------------------------------
 
@@ -329,7 +232,7 @@ class Worker:
         self._watch = StallWatch(
             loop,
             limit=self.manager.settings.stall_limit,
-            describe=self._describe,
+            describe=self._runs.describe,
             on_dead=self._dead,
             on_alive=self._alive,
         )
@@ -346,6 +249,7 @@ class Worker:
             station.claims.stop()
 
     def _open(self) -> None:
+        self._runs.open()
         self._threads = ThreadPoolExecutor(2 * self.concurrency, thread_name_prefix="nimbusq-job")
         for station in self._stations:
             station.start(self._crashed)
@@ -355,31 +259,12 @@ class Worker:
         self._claim_no_more()
         settling, claiming = owned[: len(self._stations)], owned[len(self._stations) :]
         await asyncio.wait(claiming)
-        await self._drain(self.grace)
+        await self._runs.drain(self.grace, self._shutdown.hurried)
         await self._close_stations(settling)
         if self._watch is not None:
             self._watch.stop()
         if (reporter := self._reporter()) is not None:
             await reporter.leave()
-
-    async def _drain(self, grace: float) -> None:
-        """Let the running jobs end within `grace` seconds; cancel those that do not."""
-        await self._until_idle(grace)
-        for run, _ in list(self._runs.values()):
-            self._cut(run, Cut.SHUTDOWN)
-        await self._until_idle(self.manager.settings.cancel_grace + 0.5)
-
-    async def _until_idle(self, timeout: float | None) -> None:
-        """Wait for the running jobs, at most `timeout` seconds, or until a second `stop`."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while running := [
-            task for task, (run, _) in self._runs.items() if not (run.over and task in self._zombies)
-        ]:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return
-            if await watch(running, left, self._shutdown.hurried if timeout else None):
-                return
 
     async def _close_stations(self, settling: list[asyncio.Task[None]]) -> None:
         if self._aftermath.hooks:
@@ -418,47 +303,3 @@ class Worker:
         for station in self._stations:
             if station.keeper is not None:
                 station.keeper.renewing = True
-
-    def _describe(self, task: asyncio.Task[Any] | None) -> str:
-        entry = self._runs.get(task) if task is not None else None
-        if entry is None:
-            return "code outside any job"
-        run = entry[0]
-        header = run.header
-        return f"job {header.name if header else ''} {run.claim.id}"
-
-
-def _shown(run: Run) -> dict[str, Any]:
-    header = run.header
-    return {
-        "name": header.name if header else "",
-        "queue": run.claim.queue,
-        "attempt": run.claim.attempt,
-        "elapsed": round(run.duration, 3),
-        "progress": dict(run.context.progressed) if run.context else {},
-    }
-
-
-def parse_queues(queues: Queues) -> dict[str, int | None]:
-    """Names with their limits, in order. Raises InvalidName and ConfigError."""
-    if isinstance(queues, Mapping):
-        pairs = list(queues.items())
-    else:
-        texts = [queues] if isinstance(queues, str) else list(queues)
-        pairs = [_parse_queue(text) for text in texts]
-    if not pairs:
-        raise ConfigError("a worker needs at least one queue.")
-    for queue, limit in pairs:
-        check_name("queue", queue)
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise ConfigError(f"queue {queue}: the limit is an integer of 1 or more, not {limit!r}.")
-    return dict(pairs)
-
-
-def _parse_queue(text: str) -> tuple[str, int | None]:
-    name, colon, limit = text.partition(":")
-    if not colon:
-        return name, None
-    if not limit.isdecimal() or int(limit) < 1:
-        raise ConfigError(f"queue {text!r}: after the colon stands how many slots it may fill, 1 or more.")
-    return name, int(limit)

@@ -10,7 +10,7 @@ import pytest
 from nimbusq import Job, dispatch, dispatch_many
 from nimbusq.driver import Want
 from nimbusq.errors import ConfigError, InvalidName, InvalidOption, StoreUnavailable
-from nimbusq.worker.worker import parse_queues
+from nimbusq.worker.queues import parse_queues
 from tests.unit.worker.bench import Bench, happens, until
 
 

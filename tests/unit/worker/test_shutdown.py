@@ -123,8 +123,8 @@ async def test_a_run_that_is_cancelled_before_its_first_step_is_put_back_too(ben
             if not worker.running:
                 loop.call_soon(cancel_at_once)
                 return
-            for run, _ in worker._runs.values():
-                worker._cut(run, Cut.SHUTDOWN)
+            for run, _ in worker._runs._running.values():
+                worker._runs.cut(run, Cut.SHUTDOWN)
                 worker.stop()
 
         loop.call_soon(cancel_at_once)
