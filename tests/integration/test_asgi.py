@@ -31,7 +31,16 @@ class Server:
         self.ledger.touch()
         self.url = f"sqlite:///{folder / 'jobs.db'}"
         env = {**os.environ, "LEDGER": str(self.ledger), "QUEUE_DRIVER": self.url}
-        command = [sys.executable, "-m", "uvicorn", "asgi_app:app", "--port", str(port), "--log-level", "warning"]
+        command = [
+            sys.executable,
+            "-m",
+            "uvicorn",
+            "asgi_app:app",
+            "--port",
+            str(port),
+            "--log-level",
+            "warning",
+        ]
         self.process = subprocess.Popen(command, cwd=PROGRAMS, env=env, stderr=subprocess.PIPE, text=True)
         self.client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10)
 
