@@ -17,10 +17,10 @@ async def extend(tx: Transaction, claims: Sequence[Claim], lease: float) -> list
     found = {row["id"]: row for row in await tx.fetch("extend_lock", ids=ids)}
     locked = {row["id"]: row["token"] for row in await _others(tx, set(ids) - found.keys())}
     held = [claim for claim in claims if claim.id in found and found[claim.id]["token"] == claim.token]
+    now = await tx.audit_time()
     if held:
         await tx.execute("extend_leases", ids=[claim.id for claim in held], lease=lease)
-    if held and tx.audited:
-        now = await tx.now()
+    if tx.audited:
         for claim in held:
             tx.note("extend", claim.id, claim.token, claim.attempt, at=now, lease_until=now + lease)
     cancelled = {claim.id for claim in held if found[claim.id]["cancel_asked"]}

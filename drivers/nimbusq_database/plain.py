@@ -55,10 +55,10 @@ async def extend(tx: Transaction, claims: Sequence[Claim], lease: float) -> list
     if not claims:
         return []
     ids, tokens = [claim.id for claim in claims], [claim.token for claim in claims]
+    now = await tx.audit_time()
     rows = await tx.fetch("extend_plain", ids=ids, tokens=tokens, lease=lease)
     if tx.audited:
-        now = await tx.now()
-        for one in [claim for claim, row in zip(claims, rows, strict=True) if row["held"]]:
+        for one in [claim for claim, row in zip(claims, rows, strict=True) if row["renewed"]]:
             tx.note("extend", one.id, one.token, one.attempt, at=now, lease_until=now + lease)
     return [_renewal(row) for row in rows]
 
@@ -79,6 +79,7 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Set
     """Apply what is still held; see `nimbusq_database.settle`."""
     if not settlements:
         return []
+    now = await tx.audit_time()
     results = [one for one in settlements if isinstance(one.outcome, Done) and one.outcome.result is not None]
     rows = await tx.fetch(
         "settle_plain",
@@ -90,8 +91,7 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Set
     )
     settled = [one for one, row in zip(settlements, rows, strict=True) if row["settled"]]
     tx.topics.update(f"job:{one.claim.id}" if one.terminal else one.claim.queue for one in settled)
-    if tx.audited and settled:
-        await _note(tx, settled)
+    _note(tx, settled, now)
     return [_answer(row) for row in rows]
 
 
@@ -115,8 +115,7 @@ def _answer(row: Any) -> Settled:
     return Settled(SettleStatus.ALREADY if row["already"] else SettleStatus.LOST)
 
 
-async def _note(tx: Transaction, settled: Sequence[Settlement]) -> None:
-    now = await tx.now()
+def _note(tx: Transaction, settled: Sequence[Settlement], now: float) -> None:
     for one in settled:
         claim, outcome = one.claim, one.outcome
         if isinstance(outcome, Retry | PutBack):

@@ -48,6 +48,7 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Set
         return []
     rows = {row["id"]: row for row in await tx.fetch("settle_lock", ids=[s.claim.id for s in settlements])}
     held = _held(settlements, rows)
+    noted_at = await tx.audit_time()
     ended = [one for one in held if one.settlement.terminal]
     await _end(tx, ended)
     await _put_back(tx, [one for one in held if not one.settlement.terminal])
@@ -57,7 +58,7 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Set
         await push(tx, follows)
     updates = await _record(tx, ended)
     if tx.audited and held:
-        await _note(tx, held, updates)
+        _note(tx, held, updates, noted_at)
     places = {one.place for one in held}
     return [
         _answer(updates.get(s.claim.id)) if place in places else _missed(s, rows)
@@ -171,8 +172,9 @@ async def _record(tx: Transaction, ended: Sequence[Held]) -> dict[str, BatchUpda
     return dict(zip(records, updates, strict=True))
 
 
-async def _note(tx: Transaction, held: Sequence[Held], updates: Mapping[str, BatchUpdate | None]) -> None:
-    now = await tx.now()
+def _note(
+    tx: Transaction, held: Sequence[Held], updates: Mapping[str, BatchUpdate | None], now: float
+) -> None:
     for one in held:
         claim, attempt = one.settlement.claim, one.row["attempts"]
         match one.settlement.outcome:

@@ -1,6 +1,6 @@
 -- Renews leases in one statement. A row that somebody else has locked is skipped, and is still the claim's if its
 -- token says so.
--- Parameters: ids and tokens, claim by claim; lease in seconds. Returns: id, held, cancel_asked.
+-- Parameters: ids and tokens, claim by claim; lease in seconds. Returns: id, held, renewed, cancel_asked.
 with asked as materialized (
   select * from unnest(:ids::text[], :tokens::text[]) with ordinality as claim (id, token, place)
 ),
@@ -18,6 +18,7 @@ renewed as (
   where id = any (array(select id from mine))
 )
 select
-  asked.id, (j.token is not null and j.token = asked.token)::int as held, coalesce(j.cancel_asked, 0) as cancel_asked
+  asked.id, (j.token is not null and j.token = asked.token)::int as held,
+  (asked.id in (select id from mine))::int as renewed, coalesce(j.cancel_asked, 0) as cancel_asked
 from asked left join {p}jobs j on j.id = asked.id
 order by asked.place;
