@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -44,7 +45,7 @@ class Servers:
     def __init__(self, folder: Path, *, appendfsync: str | None = None) -> None:
         self._folder = folder
         self._appendfsync = appendfsync
-        self._numbers = count(1)
+        self._names = (f"bench{os.getpid():x}n{number}" for number in count(int(time.time())))
         self._urls: dict[str, str] = {}
 
     def start(self, drivers: Sequence[Driver]) -> None:
@@ -70,8 +71,8 @@ class Servers:
         self.start(["postgres"])
 
     def fresh(self, driver: Driver) -> Place:
-        """An empty place that no measurement has used."""
-        name = f"bench{next(self._numbers)}"
+        """An empty place that no measurement has used, of this run or an earlier one: Kafka keeps its topics."""
+        name = next(self._names)
         return Place(driver=driver, url=_MAKERS[driver](self, name), name=name)
 
     def _url(self, driver: Driver) -> str:
