@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.bench import ROOT, Bench, Miscounted
-from benchmarks.catalogue import DRIVERS, Driver, choose
+from benchmarks.catalogue import DRIVERS, PEERS, Driver, choose
 from benchmarks.environments import cache, python_of
 from benchmarks.report import markdown, write_into
 from benchmarks.results import Results
@@ -88,7 +88,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workloads", type=_workloads, default=list(WORKLOADS), help=", ".join(WORKLOADS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--peers", type=_names, default=[], help="names, or all; default: the best few of the driver"
+        "--peers", type=_peers, default=[], help="names, or all; default: the best few of the driver"
     )
     parser.add_argument(
         "--appendfsync", choices=["always", "everysec", "no"], help="let Redis keep a log, in this way"
@@ -107,6 +107,10 @@ def _drivers(text: str) -> Sequence[Driver]:
 
 def _workloads(text: str) -> Sequence[str]:
     return [name for name in WORKLOADS if name in _known(text, list(WORKLOADS))]
+
+
+def _peers(text: str) -> Sequence[str]:
+    return _known(text, ["all", *(entry.name for entry in PEERS)])
 
 
 def _known(text: str, known: Sequence[str]) -> Sequence[str]:
