@@ -44,5 +44,6 @@ def translated(server: str) -> Iterator[None]:
         if isinstance(error, asyncpg.PostgresConnectionError) or state.startswith(_PASSING):
             raise StoreUnavailable(f"{server}: {error}") from error
         raise StoreError(f"{server}: {error}") from error
-    except (OSError, asyncpg.InterfaceError) as error:
+    # asyncpg's internal error: the server has ended the session unasked (a sibling crashed), and that was not read.
+    except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"{server} cannot be reached: {error}") from error
