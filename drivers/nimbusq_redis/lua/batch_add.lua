@@ -24,21 +24,26 @@ if offset then
   end
 end
 
-local answers, count = { 'added', 0 }, 0
+-- All in one call, which keeps their order.
+local entries, members, positions, answers = {}, {}, {}, { 'added', 0 }
 for i = 4, #ARGV, 5 do
-  local member, holder = ARGV[i], ''
-  count = count + 1
-  if redis.call('SISMEMBER', batch.key .. ':members', member) == 0 then
-    holder = enqueue({ ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4] })[1]
-    if holder == '' then
-      redis.call('SADD', batch.key .. ':members', member)
-      redis.call('SADD', batch.key .. ':pending', member)
+  answers[#answers + 1] = ''
+  if redis.call('SISMEMBER', batch.key .. ':members', ARGV[i]) == 0 then
+    members[#members + 1], positions[#positions + 1] = ARGV[i], #answers
+    for part = 1, 4 do
+      entries[#entries + 1] = ARGV[i + part]
     end
   end
-  answers[#answers + 1] = holder
+end
+for n, holder in ipairs(enqueue(entries)) do
+  answers[positions[n]] = holder
+  if holder == '' then
+    redis.call('SADD', batch.key .. ':members', members[n])
+    redis.call('SADD', batch.key .. ':pending', members[n])
+  end
 end
 if offset then
-  batch.mark = batch.mark + count
+  batch.mark = batch.mark + #answers - 2
 end
 batch.changed = true
 close_batches()
