@@ -255,7 +255,7 @@ async def test_callbacks_by_name(here: Place) -> None:
 async def test_a_kill_around_a_settlement_counts_each_member_once(
     shared: Place, die: str, members: int
 ) -> None:
-    """before: the first member runs again. after: it was counted, and as the last one it ended the batch, in one step."""
+    """before: the first member runs again. after: it was counted, and the last one ended the batch, in one step."""
     async with shared.manager() as manager:
         batch = await with_callbacks(Batch([shop.step.bind(f"m{n}") for n in range(members)])).send()
         victim = shared.start("worker", LEASE=1, DIE=die, CONCURRENCY=1)
