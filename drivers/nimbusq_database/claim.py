@@ -105,7 +105,7 @@ class _Taking:
             verdicts = await judge(tx, rows, room, self.rates, self.endings)
             await self._apply(tx, verdicts)
             room -= len(verdicts.run)
-            if len(rows) < asked or not verdicts.changed:
+            if len(rows) < asked or (asked >= _MANY and not verdicts.changed):
                 return
             asked = max(room, _MANY)
 

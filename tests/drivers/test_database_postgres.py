@@ -1,0 +1,308 @@
+"""What only PostgreSQL has: notifications, a pooler in front, deadlocks and renewals that its statistics show."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from nimbusq.driver import (
+    BatchRecord,
+    Claim,
+    Done,
+    DriverSettings,
+    HistoryRow,
+    Lane,
+    NewBatch,
+    Settlement,
+    SettleStatus,
+    Want,
+)
+from nimbusq.envelope import Envelope, Overlap, Unique
+from nimbusq.errors import DispatchUncertain, StoreUnavailable
+from nimbusq.ids import new_id
+from nimbusq_database import DatabaseAdapter
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def envelope(**options: Any) -> Envelope:
+    return Envelope(id=new_id(), name="Send", queue="mail", **options)
+
+
+@asynccontextmanager
+async def opened(url: str, *, prefix: str) -> AsyncIterator[DatabaseAdapter]:
+    """An adapter in production mode, whose plain calls are single statements."""
+    adapter = DatabaseAdapter.from_url(url, DriverSettings(prefix=prefix))
+    await adapter.setup([])
+    await adapter.open()
+    try:
+        yield adapter
+    finally:
+        await adapter.aclose()
+
+
+@pytest.fixture
+async def prefix(postgres_url: str) -> AsyncIterator[str]:
+    name = f"p{new_id().replace('-', '')[-20:]}"
+    yield name
+    async with opened(postgres_url, prefix=name) as adapter:
+        await adapter.migrations.down(0)
+
+
+@pytest.fixture
+async def adapter(postgres_url: str, prefix: str) -> AsyncIterator[DatabaseAdapter]:
+    async with opened(postgres_url, prefix=prefix) as adapter:
+        yield adapter
+
+
+@pytest.fixture
+async def server(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection that looks at the others."""
+    connection = await asyncpg.connect(postgres_url)
+    yield connection
+    await connection.close()
+
+
+async def claim(adapter: DatabaseAdapter, *, limit: int = 10, wait: float = 0) -> list[Claim]:
+    want = Want(token=new_id(), limit=limit, lease=30, wait=wait, lanes=(Lane(queue="mail", limit=limit),))
+    return list((await adapter.claim(want)).claims)
+
+
+async def finish(adapter: DatabaseAdapter, claims: list[Claim]) -> int:
+    """Settle as a worker does; how many held."""
+    settled = await adapter.settle([_done(one) for one in claims])
+    return sum(one.status is SettleStatus.SETTLED for one in settled)
+
+
+def _done(one: Claim) -> Settlement:
+    assert isinstance(one.envelope, Envelope)
+    batch = one.envelope.batch_id
+    record = BatchRecord(batch_id=batch, member=one.id, failed=False) if batch else None
+    history = HistoryRow(id=one.id, queue=one.queue, name="Send", state="done", attempt=1)
+    return Settlement(claim=one, outcome=Done(), record=record, history=history)
+
+
+async def delay_of(adapter: DatabaseAdapter, other: DatabaseAdapter) -> float:
+    """Seconds from a push by `other` until a waiting claim has the job."""
+    waiting = asyncio.create_task(claim(adapter, wait=20))
+    await asyncio.sleep(0.2)
+    began = time.perf_counter()
+    await other.push([envelope()])
+    await finish(adapter, await waiting)
+    return time.perf_counter() - began
+
+
+async def test_another_processs_push_is_heard(
+    adapter: DatabaseAdapter, postgres_url: str, prefix: str
+) -> None:
+    async with opened(postgres_url, prefix=prefix) as other:
+        await delay_of(adapter, other)  # connects the listener
+        delays = sorted([await delay_of(adapter, other) for _ in range(5)])
+    assert delays[2] < 0.2, "half of them or more did not wait for the poll"
+
+
+async def test_a_listener_that_died_is_replaced(
+    adapter: DatabaseAdapter, server: asyncpg.Connection, postgres_url: str, prefix: str
+) -> None:
+    """Meanwhile jobs are found by polling, within a second."""
+    async with opened(postgres_url, prefix=prefix) as other:
+        await delay_of(adapter, other)
+        killed = await server.fetch(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
+            "and query like 'select pg_notify(%' and application_name = 'nimbusq'"
+        )
+        assert killed
+        assert await delay_of(adapter, other) < 3
+        await asyncio.sleep(5.1)  # a lost listener is not replaced more often
+        await delay_of(adapter, other)
+        assert await delay_of(adapter, other) < 0.5
+
+
+async def test_a_connection_cut_in_mid_push_leaves_the_outcome_open(
+    adapter: DatabaseAdapter, server: asyncpg.Connection, prefix: str
+) -> None:
+    sent = envelope()
+    blocker = server.transaction()
+    await blocker.start()
+    await server.execute(f"lock table {prefix}_jobs in access exclusive mode")
+    pushing = asyncio.create_task(adapter.push([sent]))
+    await _until(lambda: _waits_for_lock(server))
+    await server.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock' and query like $1",
+        f"%{prefix}_jobs%",
+    )
+    with pytest.raises(DispatchUncertain) as raised:
+        await pushing
+    assert raised.value.job_id == sent.id
+    await blocker.rollback()
+
+
+async def test_a_server_that_does_not_answer_is_given_up_in_time(
+    adapter: DatabaseAdapter, server: asyncpg.Connection, prefix: str
+) -> None:
+    """A renewal waits for a sixth of its lease."""
+    await adapter.push([envelope()])
+    claims = await claim(adapter)
+    blocker = server.transaction()
+    await blocker.start()
+    await server.execute(f"lock table {prefix}_jobs in access exclusive mode")
+    began = time.perf_counter()
+    with pytest.raises(StoreUnavailable, match="not answered in time"):
+        await adapter.extend(claims, lease=3)
+    assert time.perf_counter() - began < 2
+    await blocker.rollback()
+    assert await finish(adapter, claims) == 1
+
+
+async def _waits_for_lock(server: asyncpg.Connection) -> bool:
+    return bool(await server.fetchval("select count(*) from pg_stat_activity where wait_event_type = 'Lock'"))
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(10):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_workers_that_meet_never_deadlock(
+    adapter: DatabaseAdapter, server: asyncpg.Connection, postgres_url: str, prefix: str
+) -> None:
+    """4 workers, unique and overlapping jobs, one batch row, renewals, and records pruned all the time."""
+    database = urlsplit(postgres_url).path.removeprefix("/")
+    deadlocks = "select deadlocks from pg_stat_database where datname = $1"
+    before = await server.fetchval(deadlocks, database)
+    assert adapter.stores.batches
+    await adapter.stores.batches.create(NewBatch(id="b"))
+    plain = [envelope(unique=Unique(key=str(n))) for n in range(1000)]
+    keyed = [envelope(overlap=Overlap(key=str(n % 7), release_after=0.1)) for n in range(100)]
+    await adapter.push(plain + keyed)
+    members = [envelope(batch_id="b") for _ in range(1000)]
+    await adapter.stores.batches.add("b", members, offset=0)
+    await adapter.stores.batches.seal("b")
+    finished = 0
+
+    async def work() -> None:
+        nonlocal finished
+        async with opened(postgres_url, prefix=prefix) as mine:
+            while finished < 2100:
+                claims = await claim(mine, wait=0.2)
+                await mine.extend(list(reversed(claims)), lease=30)
+                held = await finish(mine, claims)
+                finished += held
+                mine._pruning.next_at = 0.1  # prune with every settlement
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(4):
+            workers.create_task(work())
+    state = await adapter.stores.batches.find("b")
+    assert finished == 2100
+    assert state
+    assert (state.pending, state.finished) == (0, True)
+    await server.execute("select pg_stat_clear_snapshot()")
+    assert await server.fetchval(deadlocks, database) == before
+
+
+async def test_renewals_touch_no_index(
+    adapter: DatabaseAdapter, server: asyncpg.Connection, prefix: str
+) -> None:
+    """Heap-only updates leave nothing behind in the indexes."""
+    await adapter.push([envelope() for _ in range(200)])
+    claims = await claim(adapter, limit=200)
+    updates = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = $1"
+
+    async def counted() -> tuple[int, int]:
+        await asyncio.sleep(1.2)  # a session reports what it did once a second
+        await adapter.depth(["mail"])
+        row = await server.fetchrow(updates, f"{prefix}_jobs")
+        return int(row["n_tup_upd"]), int(row["n_tup_hot_upd"])
+
+    await adapter.extend(claims, lease=30)
+    all_before, hot_before = await counted()
+    for _ in range(30):
+        await adapter.extend(claims, lease=30)
+    all_after, hot_after = await counted()
+    assert all_after - all_before == 6000
+    assert (hot_after - hot_before) / (all_after - all_before) > 0.8
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def pgbouncer(postgres_url: str, tmp_path: Path) -> Iterator[str]:
+    """The server behind PgBouncer in transaction mode, with two connections for everybody."""
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.fail("pgbouncer is missing: scripts/services install postgres")
+    parts, port, settings = urlsplit(postgres_url), _free_port(), tmp_path / "pgbouncer.ini"
+    password = f"password={parts.password}" if parts.password else ""
+    settings.write_text(
+        f"[databases]\n"
+        f"shop = host={parts.hostname} port={parts.port} dbname={parts.path[1:]} user={parts.username} {password}\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\nunix_socket_dir =\n"
+        f"pool_mode = transaction\ndefault_pool_size = 2\n"
+    )
+    as_whom = ["-u", "nobody"] if os.geteuid() == 0 else []  # it refuses to run as root
+    command = [program, *as_whom, str(settings)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(port)
+        yield f"postgresql://anybody@127.0.0.1:{port}/shop?statement_cache_size=0"
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(200):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    pytest.fail("pgbouncer did not start")
+
+
+async def test_a_pooler_in_transaction_mode_may_stand_between(pgbouncer: str, prefix: str) -> None:
+    """2 workers, 200 jobs, unique slots, overlap keys and a batch: each job once, and no statement goes astray."""
+    finished = 0
+
+    async def work() -> None:
+        nonlocal finished
+        async with opened(pgbouncer, prefix=prefix) as mine:
+            while finished < 200:
+                claims = await claim(mine, wait=0.2)
+                await mine.extend(claims, lease=30)
+                held = await finish(mine, claims)
+                finished += held
+
+    async with opened(pgbouncer, prefix=prefix) as adapter:
+        assert adapter.stores.batches
+        await adapter.stores.batches.create(NewBatch(id="b"))
+        await adapter.push([envelope(unique=Unique(key=str(n))) for n in range(80)])
+        await adapter.push([envelope(overlap=Overlap(key=str(n % 3), release_after=0.05)) for n in range(20)])
+        await adapter.stores.batches.add("b", [envelope(batch_id="b") for _ in range(100)], offset=0)
+        await adapter.stores.batches.seal("b")
+        async with asyncio.TaskGroup() as workers:
+            workers.create_task(work())
+            workers.create_task(work())
+        state = await adapter.stores.batches.find("b")
+        findings = await adapter.doctor()
+    assert finished == 200
+    assert state
+    assert state.finished
+    assert any("no LISTEN" in finding.text for finding in findings)
