@@ -112,6 +112,13 @@ class Place:
             assert time.monotonic() < deadline, f"not empty in {within} s: {self.errors()}"
             await asyncio.sleep(0.05)
 
+    async def until_idle(self, manager: Manager, queue: str = "default", within: float = PATIENCE) -> None:
+        """Nothing is due and nothing runs."""
+        deadline = time.monotonic() + within
+        while (depth := await manager.depth(queue)).pending or depth.running:
+            assert time.monotonic() < deadline, f"not idle in {within} s: {self.errors()}"
+            await asyncio.sleep(0.02)
+
     def errors(self) -> str:
         return "\n".join(path.read_text()[-2000:] for path in sorted(self.folder.glob("stderr-*")))
 
