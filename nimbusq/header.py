@@ -65,8 +65,20 @@ _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, pars
 # --- rules -----------------------------------------------------------------------------------------------------
 
 
-def _text(value: Any) -> bool:
-    return type(value) is str and value != ""
+def _key(value: Any) -> bool:
+    """A text that can be hashed, and stored as it is."""
+    if type(value) is not str or not value or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _name(value: Any) -> bool:
+    """A text that every store takes as a column: no control characters, no lone surrogates."""
+    return type(value) is str and value != "" and value.isprintable()
 
 
 def _any_text(value: Any) -> bool:
@@ -102,40 +114,40 @@ def _or_none(rule: Rule) -> Rule:
 
 
 _FIELDS: Final[Mapping[str, Rule]] = {
-    "id": _text,
-    "name": _text,
-    "queue": _text,
+    "id": _name,
+    "name": _name,
+    "queue": _name,
     "max_attempts": _whole(1),
     "priority": _whole(1, 10),
     "delay": _seconds,
     "expires_in": _or_none(_seconds),
     "timeout": _or_none(_positive),
-    "batch_id": _or_none(_text),
-    "tags": _texts,
+    "batch_id": _or_none(_name),
+    "tags": lambda value: _texts(value) and all(map(str.isprintable, value)),
     "silenced": lambda value: type(value) is bool,
     "trace": _object_of_texts,
     "meta": lambda value: type(value) is dict,
 }
 _PARTS: Final[Mapping[str, Mapping[str, Rule]]] = {
-    "unique": {"key": _text, "mode": _one_of("slot", "lock"), "ttl": _or_none(_positive)},
+    "unique": {"key": _key, "mode": _one_of("slot", "lock"), "ttl": _or_none(_positive)},
     "overlap": {
-        "key": _text,
+        "key": _key,
         "limit": _whole(1),
         "release_after": _seconds,
         "expire_after": _seconds,
         "max_releases": _or_none(_whole(0)),
     },
-    "rate": {"key": _text, "per_second": _positive, "burst": _whole(1)},
+    "rate": {"key": _key, "per_second": _positive, "burst": _whole(1)},
     "chain": {
-        "id": _text,
+        "id": _name,
         "index": _whole(0),
-        "name": _any_text,
+        "name": lambda value: value == "" or _name(value),
         "rest": _texts,
         "on_failure": _or_none(_any_text),
     },
     "callback": {
         "kind": _one_of("then", "finally", "catch", "on_failure"),
-        "of": _text,
+        "of": _name,
         "job_id": _or_none(_any_text),
         "job_name": _or_none(_any_text),
         "error": _or_none(_any_text),

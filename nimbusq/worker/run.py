@@ -48,6 +48,7 @@ class Run:
         "claim",
         "context",
         "cut_by",
+        "ended",
         "error",
         "header",
         "job",
@@ -65,6 +66,7 @@ class Run:
         self.job: Job | None = None
         self.task: asyncio.Task[Any] | None = None
         self.started = time.perf_counter()
+        self.ended: float | None = None
         self.cut_by: Cut | None = None
         self.error: BaseException | None = None
         self.over = False
@@ -73,8 +75,8 @@ class Run:
 
     @property
     def duration(self) -> float:
-        """Seconds since the run began."""
-        return time.perf_counter() - self.started
+        """Seconds from the run's begin to its end, or to now."""
+        return (self.ended or time.perf_counter()) - self.started
 
     def cut(self, reason: Cut) -> None:
         """Cancel the handler, once; the first reason counts, except that a lost lease voids any other."""
@@ -95,6 +97,7 @@ class Run:
         if self.over:
             return False
         self.over = True
+        self.ended = time.perf_counter()
         for timer in self.timers:
             timer.cancel()
         return True

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nimbusq.driver import Adapter, Done, Outcome, Settled, Settlement, Stores
-from nimbusq.errors import StoreError
+from nimbusq.errors import StoreFull, StoreUnavailable
 from nimbusq.worker.aftermath import Aftermath
 from nimbusq.worker.execute import conclude
 from nimbusq.worker.pace import Pace
@@ -20,6 +20,10 @@ log = logging.getLogger("nimbusq.worker")
 
 GROUP: Final = 500
 """Most settlements of one call."""
+TRIES: Final = 3
+"""How often one settlement is tried that fails for another reason than the backend's absence."""
+GIVE_UP_AFTER: Final = 3
+"""Such settlements in a row; then the worker stops, since it can end nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Settler:
         self._woken = asyncio.Event()
         self._relieved = asyncio.Event()
         self._closing = False
+        self._refused = 0
+        """Jobs in a row that could not be settled for reasons of their own, or of the driver's."""
 
     @property
     def backlog(self) -> int:
@@ -98,20 +104,40 @@ class Settler:
 
     async def _settle(self, group: list[Ended]) -> None:
         pace = Pace()
-        settlements: Sequence[Settlement] | None = None
         while group:
             try:
-                if settlements is None:
-                    settlements = [await conclude(ended.run, ended.outcome) for ended in group]
+                settlements = [await conclude(ended.run, ended.outcome) for ended in group]
                 answers = await self._send(settlements)
-            except StoreError as error:
+            except (StoreUnavailable, StoreFull) as error:
                 pace.complain(log, "cannot settle %d jobs: %s", len(group), error)
                 await pace.rest()
-                group, settlements = self._still_held(group), None
+                group = self._still_held(group)
+            except Exception as error:  # noqa: BLE001  # one that cannot be stored, or a driver's bug
+                pace.complain(log, "settling %d jobs failed: %r", len(group), error, exc_info=error)
+                if len(group) > 1:
+                    return await self._one_by_one(group)
+                if pace.troubles >= TRIES:
+                    return self._refuse(group[0], error)
+                await pace.rest()
+                group = self._still_held(group)
             else:
+                self._refused = 0
                 for ended, settlement, answer in zip(group, settlements, answers, strict=True):
                     await self._aftermath.settled(ended.run, settlement, answer)
-                return
+                return None
+        return None
+
+    async def _one_by_one(self, group: list[Ended]) -> None:
+        """Those that can be stored must not wait for the one that cannot."""
+        for ended in group:
+            await self._settle([ended])
+
+    def _refuse(self, ended: Ended, error: Exception) -> None:
+        """Give the job up, or the worker, when nothing can be settled any more."""
+        self._refused += 1
+        if self._refused >= GIVE_UP_AFTER:
+            raise error
+        log.error("job %s cannot be settled, it returns with its lease: %s", ended.run.claim.id, error)
 
     def _still_held(self, group: list[Ended]) -> list[Ended]:
         now = time.monotonic()

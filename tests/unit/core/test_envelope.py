@@ -119,6 +119,14 @@ BROKEN: dict[str, Any] = {
     "no id": {"id": None},
     "empty id": {"id": ""},
     "id of another type": {"id": 5},
+    "id with NUL": {"id": "a\0b"},
+    "name with a lone surrogate": {"name": "\ud800"},
+    "queue with a line feed": {"queue": "a\nb"},
+    "tag with NUL": {"tags": ["a\0"]},
+    "batch with NUL": {"batch_id": "\0"},
+    "unique key with a lone surrogate": {"unique": {"key": "\ud800"}},
+    "overlap key with NUL": {"overlap": {"key": "a\0"}},
+    "chain name with NUL": {"chain": {"id": "c", "name": "\0"}},
     "name of another type": {"name": ["A"]},
     "queue of another type": {"queue": {}},
     "attempts -1": {"max_attempts": -1},
@@ -233,21 +241,22 @@ def test_no_header_raises_and_what_is_read_can_be_written(changes: dict[str, Any
 
 
 texts = st.text(max_size=20)
+names = st.text(min_size=1, max_size=20).filter(str.isprintable)
 
 
 @given(
     st.builds(
         Envelope,
-        id=texts.filter(bool),
-        name=texts.filter(bool),
-        queue=texts.filter(bool),
+        id=names,
+        name=names,
+        queue=names,
         body=st.binary(max_size=50),
         max_attempts=st.integers(1, 2**31 - 1),
         priority=st.integers(1, 10),
         delay=st.floats(0, 1e10),
-        tags=st.lists(texts).map(tuple),
+        tags=st.lists(names).map(tuple),
         meta=st.dictionaries(texts, st.none() | st.booleans() | st.integers() | texts),
-        unique=st.none() | st.builds(Unique, key=texts.filter(bool)),
+        unique=st.none() | st.builds(Unique, key=texts.filter(lambda key: key and "\0" not in key)),
     )
 )
 def test_every_envelope_comes_back_as_it_was(envelope: Envelope) -> None:

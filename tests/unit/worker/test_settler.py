@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from nimbusq import Job, dispatch, dispatch_many
-from nimbusq.driver import Done, Settlement
+from nimbusq import Job, Observer, dispatch, dispatch_many
+from nimbusq.driver import Claim, Done, Settlement
 from nimbusq.envelope import ChainRest
 from nimbusq.errors import StoreUnavailable
 from tests.unit.worker.bench import Bench, Diary, happens, until
@@ -109,6 +109,81 @@ async def test_one_job_whose_end_cannot_be_told_does_not_hold_the_others(bench: 
     view = await bench.view(broken)
     assert view.state == "failed"
     assert "link 1 of chain c1" in view.error
+
+
+async def test_one_that_cannot_be_stored_does_not_hold_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the driver has against it: the rest of its group is settled, and it returns with its lease."""
+    monkeypatch.setattr("nimbusq.worker.pace.FIRST", 0.001)
+
+    class Quick(Job):
+        n: int
+
+        async def handle(self) -> None: ...
+
+    receipts = await dispatch_many([Quick(n=n) for n in range(10)])
+    bad = receipts[3].id
+
+    async def refuse(settlements: Sequence[Settlement]) -> None:
+        if any(settlement.claim.id == bad for settlement in settlements):
+            raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+    bench.adapter.before["settle"] = refuse
+    async with bench.working(concurrency=10):
+        await until(lambda: f"job {bad} cannot be settled" in caplog.text)
+    assert [(await bench.view(receipt.id)).state for receipt in receipts] == [
+        "leased" if receipt.id == bad else "done" for receipt in receipts
+    ]
+
+
+async def test_a_driver_that_settles_nothing_ends_the_worker(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B08: raise once, and the worker goes on; raise for ever, and it ends with the error."""
+    monkeypatch.setattr("nimbusq.worker.pace.FIRST", 0.001)
+    monkeypatch.setattr("nimbusq.worker.pace.CAP", 0.001)
+    failures = 1
+
+    class Quick(Job):
+        async def handle(self) -> None: ...
+
+    async def fail(_: object) -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise RuntimeError("a bug in the driver")
+
+    bench.adapter.before["settle"] = fail
+    receipt = await dispatch(Quick()).send()
+    async with bench.working():
+        assert await receipt.result(timeout=5) is None
+    failures = 10**6
+    await dispatch_many([Quick() for _ in range(5)])
+    async with asyncio.timeout(10):
+        with pytest.raises(RuntimeError, match="a bug in the driver"):
+            await bench.worker(grace=0.0).run()
+
+
+async def test_the_duration_is_the_runs_own(bench: Bench) -> None:
+    """Not the time that its settlement had to wait."""
+    durations: list[float] = []
+
+    class Watch(Observer):
+        def processed(self, claim: Claim, duration: float, error: str | None) -> None:
+            durations.append(duration)
+
+    class Quick(Job):
+        async def handle(self) -> None: ...
+
+    async def dawdle(_: object) -> None:
+        await asyncio.sleep(0.2)
+
+    bench.manager.observers.add(Watch())
+    bench.adapter.before["settle"] = dawdle
+    await dispatch(Quick()).send()
+    await bench.worker().run_once()
+    assert durations[0] < 0.1
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "x" * 100_000, "\N{ZERO WIDTH JOINER}"])
