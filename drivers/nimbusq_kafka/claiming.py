@@ -7,20 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from nimbusq.driver import Claim, Claimed, Ending, Lost, Want
-from nimbusq.envelope import Envelope, Unreadable, decode
+from nimbusq.driver import Claimed, Lost, Want
 from nimbusq_kafka.broker_clock import BrokerClock
-from nimbusq_kafka.hands import Hands, Hold, Place, Stage
+from nimbusq_kafka.claims import claim_of, lost_run
+from nimbusq_kafka.hands import Hands, Hold, Stage
 from nimbusq_kafka.member import Member
 from nimbusq_kafka.news import within
 from nimbusq_kafka.partition import Partition
-from nimbusq_kafka.records import Counters, Received, due_at, job_id, timestamp
+from nimbusq_kafka.records import Counters, Received
 from nimbusq_kafka.troubles import CommitRefused
 
 _ENDINGS: Final = 50
 """Most endings of one call."""
-_DEFAULT_ATTEMPTS: Final = 4
-"""For bytes that do not say how often they may be tried."""
 
 
 @dataclass(slots=True)
@@ -29,6 +27,7 @@ class Catch:
 
     want: Want
     room: int
+    now: float
     holds: list[Hold] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     endings: int = 0
@@ -52,7 +51,7 @@ class Claimer:
         deadline = loop.time() + want.wait
         while True:
             news = self._member.news.listen()
-            catch = Catch(want, want.limit)
+            catch = Catch(want, want.limit, self._clock.now())
             try:
                 self._collect(catch)
                 await self._confirm(catch)
@@ -112,83 +111,35 @@ class Claimer:
 
     def _look_for_lost(self, catch: Catch, partition: Partition) -> None:
         """Tell the runs that a former owner left behind, and hand out those that may not run again."""
-        for record in list(partition.inbox) if partition.missed else ():
-            if record.offset not in partition.missed or catch.endings >= _ENDINGS:
-                continue
-            counters = Counters.of(record)
-            if self._attempts(partition, record, counters) >= _max_attempts(_envelope(record)):
+        left = (
+            [record for record in partition.inbox if record.offset in partition.missed]
+            if partition.missed
+            else []
+        )
+        for record in left[:_ENDINGS]:
+            told, was_the_last = lost_run(partition, record)
+            if not was_the_last:
+                self._tell(catch, partition, record.offset, told)
+            elif catch.endings < _ENDINGS:
                 partition.take_out(record)
                 self._start(catch, partition, record)
-            else:
-                self._tell_lost(catch, partition, record, counters, _envelope(record))
 
     def _start(self, catch: Catch, partition: Partition, record: Received) -> Hold:
-        envelope, counters = _envelope(record), Counters.of(record)
-        self._tell_lost(catch, partition, record, counters, envelope)
-        claim = self._make(catch.want.token, partition, record, counters, envelope)
+        offset = record.offset
+        if offset in partition.missed:
+            self._tell(catch, partition, offset, lost_run(partition, record)[0])
+        counters = Counters.of(record)
+        claim = claim_of(partition, record, counters, token=catch.want.token, now=catch.now)
         hold = Hold(claim, partition, record, counters)
-        partition.window.start(record.offset)
+        partition.window.start(offset)
         self._hands.take(hold)
         catch.holds.append(hold)
         catch.endings += claim.ending is not None
         return hold
 
-    def _make(
-        self,
-        token: str,
-        partition: Partition,
-        record: Received,
-        counters: Counters,
-        envelope: Envelope | Unreadable,
-    ) -> Claim:
-        lost = partition.window.lost.get(record.offset, 0)
-        attempts = counters.attempts + lost
-        now, due = self._clock.now(), due_at(record, counters)
-        ending = self._ending(record, counters, envelope, attempts, now)
-        return Claim(
-            id=job_id(record, counters, envelope),
-            queue=partition.queue,
-            envelope=envelope,
-            attempt=attempts if ending else attempts + 1,
-            token=token,
-            releases=counters.releases,
-            fence=counters.fence + lost + 1,
-            run_at=due,
-            waited=max(0.0, now - due),
-            reclaimed=lost > 0,
-            ending=ending,
-            receipt=Place(record.topic, record.partition, record.offset),
-        )
-
-    @staticmethod
-    def _ending(
-        record: Received, counters: Counters, envelope: Envelope | Unreadable, attempts: int, now: float
-    ) -> Ending | None:
-        if attempts >= _max_attempts(envelope):
-            return Ending.LOST
-        header = envelope.header if isinstance(envelope, Unreadable) else envelope
-        if header is None or header.expires_in is None:
-            return None
-        pushed_at = counters.pushed_at if counters.pushed_at is not None else timestamp(record)
-        return Ending.EXPIRED if now >= pushed_at + header.expires_in else None
-
-    @staticmethod
-    def _attempts(partition: Partition, record: Received, counters: Counters) -> int:
-        return counters.attempts + partition.window.lost.get(record.offset, 0)
-
-    def _tell_lost(
-        self,
-        catch: Catch,
-        partition: Partition,
-        record: Received,
-        counters: Counters,
-        envelope: Envelope | Unreadable,
-    ) -> None:
-        if record.offset in partition.missed:
-            partition.missed.discard(record.offset)
-            attempt = self._attempts(partition, record, counters)
-            identity = job_id(record, counters, envelope)
-            catch.lost.append(Lost(id=identity, queue=partition.queue, envelope=envelope, attempt=attempt))
+    def _tell(self, catch: Catch, partition: Partition, offset: int, told: Lost) -> None:
+        partition.missed.discard(offset)
+        catch.lost.append(told)
 
     # --- confirming --------------------------------------------------------------------------------------------
 
@@ -216,12 +167,3 @@ class Claimer:
             hold.partition.put_back(hold.record)
             self._committer.touch(hold.partition)
         self._member.news.ring()
-
-
-def _envelope(record: Received) -> Envelope | Unreadable:
-    return decode(record.value or b"")
-
-
-def _max_attempts(envelope: Envelope | Unreadable) -> int:
-    header = envelope.header if isinstance(envelope, Unreadable) else envelope
-    return header.max_attempts if header else _DEFAULT_ATTEMPTS
