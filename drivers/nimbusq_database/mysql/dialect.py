@@ -124,10 +124,13 @@ class MysqlDialect:
             async with self._connections.one(attempt.until) as connection:
                 client = MysqlClient(connection)
                 try:
-                    return await _transact(connection, client, work, attempt) if begin else await work(client)
-                finally:
-                    if client.named_locks and not connection.closed:
-                        await _let_go(connection)
+                    answer = await (_transact(connection, client, work, attempt) if begin else work(client))
+                except BaseException as error:
+                    if leaves_connection_sound(error):
+                        await _let_go(connection, client)
+                    raise
+                await _let_go(connection, client)
+                return answer
 
         return await repeat(
             once, limit=limit, translated=lambda: translated(self._address.shown), undone=was_undone
@@ -147,8 +150,9 @@ async def _transact(connection: Any, client: MysqlClient, work: Work[T], attempt
     return answer
 
 
-async def _let_go(connection: Any) -> None:
+async def _let_go(connection: Any, client: MysqlClient) -> None:
     """Named locks outlive the transaction; others may judge these keys now that its outcome shows."""
-    async with connection.cursor() as cursor:
-        await cursor.execute("select release_all_locks()")
-        await cursor.fetchall()
+    if client.named_locks:
+        async with connection.cursor() as cursor:
+            await cursor.execute("select release_all_locks()")
+            await cursor.fetchall()
