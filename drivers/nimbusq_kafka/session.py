@@ -46,6 +46,7 @@ class Session:
         self._names = names
         self._hands = Hands()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
         self._parts: _Parts | None = None
         self._joined: Future[None] = Future()
         self._thread = threading.Thread(target=self._main, name="nimbusq-kafka", daemon=True)
@@ -55,7 +56,8 @@ class Session:
     # --- from the application's loop ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Begin to connect. The thread's loop is of the caller's kind: uvloop's is cheaper for this as well."""
+        self._loop_factory = type(asyncio.get_running_loop())
         self._thread.start()
 
     async def joined(self) -> None:
@@ -113,7 +115,8 @@ class Session:
 
     def _main(self) -> None:
         try:
-            asyncio.run(self._run())
+            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
+                runner.run(self._run())
         except BaseException as error:  # noqa: BLE001 - the thread's end, whatever ends it; who waits must hear of it
             self._fail(error)
         finally:
