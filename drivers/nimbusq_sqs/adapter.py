@@ -164,10 +164,19 @@ class SqsAdapter:
             await self.client.aclose()
 
     async def setup(self, queues: Sequence[str]) -> None:
-        """Make the queues, each with its queue for failed jobs."""
-        for name in queues:
-            await self._queues.get(name)
-            await self._queues.failed_of(name)
+        """Make the queues, each with its queue for failed jobs; opened or not."""
+        fresh = self.clone()
+        await fresh.open()
+        try:
+            for name in queues:
+                await fresh.make(name)
+        finally:
+            await fresh.aclose()
+
+    async def make(self, queue: str) -> None:
+        """Make one queue and its queue for failed jobs, where they are missing."""
+        await self._queues.get(queue)
+        await self._queues.failed_of(queue)
 
     # --- verbs -------------------------------------------------------------------------------------------------
 

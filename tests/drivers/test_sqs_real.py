@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
@@ -328,3 +329,15 @@ class TestWorker:
                 await dispatch(runs).unique("k").send()
         settings = DriverSettings(prefix=prefix)
         await drop(SqsAdapter(session=new_session(), endpoint_url=sqs_endpoint, settings=settings), prefix)
+
+
+async def test_setup_makes_the_queues_whether_opened_or_not(sqs_endpoint: str) -> None:
+    settings = DriverSettings(prefix=f"t{secrets.token_hex(6)}", options={"sqs_endpoint_url": sqs_endpoint})
+    adapter = SqsAdapter.from_url("sqs://default", settings)
+    await adapter.setup(["default", "mail"])
+    await adapter.setup(["default", "mail"])
+    await adapter.open()
+    try:
+        assert [depth.pending for depth in await adapter.depth(["default", "mail"])] == [0, 0]
+    finally:
+        await adapter.aclose()
