@@ -94,6 +94,8 @@ class Settings(BaseSettings):
     durability: str = Field("default", pattern="^(default|replicated)$")
     options: dict[str, Any] = Field(default_factory=dict)
     """Further settings of the driver, by its own names."""
+    store_options: dict[str, Any] = Field(default_factory=dict)
+    """The same for the store beside it."""
 
     @field_validator("prefix")
     @classmethod
@@ -156,8 +158,11 @@ class Settings(BaseSettings):
             return None
         return RateLimit(per_second=self.rate_limit_per_sec, burst=self.rate_limit_burst)
 
-    def for_driver(self, url: str, *, testing: bool = False) -> DriverSettings:
-        """What the driver of that URL is told: the common settings, its own of these, and `options`."""
+    def for_driver(self, url: str, *, beside: bool = False, testing: bool = False) -> DriverSettings:
+        """What the driver of that URL is told: the common settings, its own of these, and its options.
+
+        beside: it is the store beside another driver.
+        """
         scheme = url.partition(":")[0].lower()
         own: dict[str, Any] = {}
         if scheme == "sqs":
@@ -171,5 +176,5 @@ class Settings(BaseSettings):
             history_limit=self.history_limit,
             history_ttl=self.history_ttl,
             testing=testing,
-            options={**own, **self.options},
+            options={**own, **(self.store_options if beside else self.options)},
         )

@@ -82,7 +82,11 @@ class Manager:
 
     def _store(self, given: str | Adapter | None) -> Adapter | None:
         given = given or self.settings.store
-        return None if given is None else self._adapter(given, given if isinstance(given, str) else "")
+        return (
+            load_adapter(given, self.settings.for_driver(given, beside=True))
+            if isinstance(given, str)
+            else given
+        )
 
     @property
     def adapter(self) -> Adapter:

@@ -125,6 +125,19 @@ class TestRoute:
         with pytest.raises(ConfigError, match="sqs driver cannot be a store"):
             Route(new_store(), Carrier())
 
+    def test_each_of_the_two_is_told_its_own_options(self) -> None:
+        settings = Settings(
+            driver="kafka://localhost:9092",
+            store="redis://localhost",
+            options={"kafka_partitions": 2},
+            store_options={"timeout": 3.0},
+        )
+        manager = Manager(settings=settings)
+        assert manager.store is not None
+        assert [adapter.capabilities.driver for adapter in manager.route.adapters] == ["kafka", "redis"]
+        with pytest.raises(ConfigError, match="has no option kafka_partitions"):
+            Manager(settings=settings.model_copy(update={"store_options": {"kafka_partitions": 2}}))
+
     def test_an_inline_driver_has_no_store_beside_it(self) -> None:
         with pytest.raises(ConfigError, match="Unset QUEUE_STORE_URL"):
             Manager(SyncAdapter(), store=new_store())
