@@ -46,7 +46,7 @@ class Rates:
         wait = tat + (1 - rate.burst) / rate.per_second - self.now
         return wait if wait > _EPSILON else 0.0
 
-    def spend(self, rate: Rate, n: int = 1) -> None:
+    def spend(self, rate: Rate, n: float = 1) -> None:
         """Count n starts; a negative n gives starts back."""
         digest = key_digest(rate.key)
         self._tats[digest] = max(self._tats[digest], self.now) + n / rate.per_second

@@ -18,6 +18,6 @@ class RedisJobLimiter:
         granted, wait = await self._link.run("rate_reserve", *rate_fields(rate).values(), n)
         return Reserved(granted, wait / 1e6)
 
-    async def give_back(self, rate: Rate, n: int = 1) -> None:
+    async def give_back(self, rate: Rate, n: float = 1) -> None:
         if n > 0:
             await self._link.run("rate_reserve", *rate_fields(rate).values(), -n)

@@ -23,7 +23,7 @@ def retry_after(rates: Expiring[float], rate: Rate, now: float) -> float:
     return wait if wait > _EPSILON else 0.0
 
 
-def spend(rates: Expiring[float], rate: Rate, now: float, n: int = 1) -> None:
+def spend(rates: Expiring[float], rate: Rate, now: float, n: float = 1) -> None:
     """Count n starts."""
     tat = (rates.get(rate.key, now) or now) + n / rate.per_second
     rates.put(rate.key, tat, tat, now)
@@ -45,7 +45,7 @@ class MemoryLimiter:
                 granted += 1
             return Reserved(granted, 0.0 if granted == n else retry_after(state.rates, rate, now))
 
-    async def give_back(self, rate: Rate, n: int = 1) -> None:
+    async def give_back(self, rate: Rate, n: float = 1) -> None:
         state = self._state
         with state.lock:
             spend(state.rates, rate, state.now(), -n)

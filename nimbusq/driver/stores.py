@@ -46,7 +46,10 @@ class JobLimiter(Protocol):
 
     async def reserve(self, rate: Rate, n: int = 1) -> Reserved: ...
 
-    async def give_back(self, rate: Rate, n: int = 1) -> None: ...
+    async def give_back(self, rate: Rate, n: float = 1) -> None:
+        """Starts that were reserved and not used. A part of one is given back of a reservation that was held for a
+        while: what came in meanwhile must not run over the burst."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

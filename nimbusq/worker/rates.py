@@ -30,6 +30,7 @@ class _Tokens:
     limiter: JobLimiter
     rate: Rate
     granted: int
+    asked_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,13 @@ class RateGate:
     queues starts; other queues are served all the same.
     """
 
-    def __init__(self, shared: JobLimiter | None, own: JobLimiter, per_process: frozenset[str]) -> None:
+    def __init__(
+        self, shared: JobLimiter | None, own: JobLimiter, per_process: frozenset[str], clock: Clock
+    ) -> None:
         self._shared = shared
         self._own = own
         self._per_process = per_process
+        self._clock = clock
         self._pace = Pace()
 
     def _limiter(self, lane: Lane) -> JobLimiter | None:
@@ -73,10 +77,11 @@ class RateGate:
             if limiter is None or rate is None:
                 admitted.append(lane)
                 continue
+            asked_at = self._clock.monotonic()
             answer = await self._reserve(limiter, rate, min(lane.limit, rate.burst))
             admitted.append(replace(lane, limit=answer.granted, rate=None))
             if answer.granted:
-                reserved[lane.queue] = _Tokens(limiter, rate, answer.granted)
+                reserved[lane.queue] = _Tokens(limiter, rate, answer.granted, asked_at)
             else:
                 waits.append(answer.retry_after)
         return Admitted(tuple(admitted), reserved, min(waits, default=None))
@@ -91,17 +96,21 @@ class RateGate:
         return reserved
 
     async def settle_up(self, admitted: Admitted, claims: Sequence[Claim]) -> None:
-        """Give back the tokens that no claimed job uses."""
+        """Give back the tokens that no claimed job uses, less those that came in meanwhile: had they stayed where
+        they were, these would have run over, and another worker may have taken them."""
         used = Counter(claim.queue for claim in claims if claim.ending is None)
         for queue, tokens in admitted.reserved.items():
-            if (unused := tokens.granted - used[queue]) > 0:
+            came_in = (self._clock.monotonic() - tokens.asked_at) * tokens.rate.per_second
+            if (unused := tokens.granted - used[queue] - came_in) > 0:
                 await self._give_back(tokens, unused)
 
-    async def _give_back(self, tokens: _Tokens, unused: int) -> None:
+    async def _give_back(self, tokens: _Tokens, unused: float) -> None:
         try:
             await tokens.limiter.give_back(tokens.rate, unused)
         except StoreError as error:
-            self._pace.complain(log, "%d starts at the rate %s are lost: %s", unused, tokens.rate.key, error)
+            self._pace.complain(
+                log, "%.1f starts at the rate %s are lost: %s", unused, tokens.rate.key, error
+            )
 
 
 class LocalLimiter:
@@ -122,6 +131,6 @@ class LocalLimiter:
             return Reserved(granted)
         return Reserved(granted, max(0.0, arrival + (granted + 1 - rate.burst) * interval - now))
 
-    async def give_back(self, rate: Rate, n: int = 1) -> None:
+    async def give_back(self, rate: Rate, n: float = 1) -> None:
         if rate.key in self._arrivals:
             self._arrivals[rate.key] -= n / rate.per_second

@@ -169,7 +169,7 @@ class Worker:
         if not rates or (adapter.capabilities.atomic and not per_process):
             return None
         shared = None if adapter.capabilities.atomic else self.manager.stores.limiter
-        return RateGate(shared, self._own_limiter, per_process)
+        return RateGate(shared, self._own_limiter, per_process, self.manager.clock)
 
     def _station(self, adapter: Adapter) -> Station:
         lease = self._lease or self.manager.settings.lease_for(adapter.capabilities.driver)

@@ -12,10 +12,12 @@ from typing import Any, cast
 import pytest
 
 from nimbusq import Manager, Settings, UnsupportedByDriver, Worker, dispatch, dispatch_many
-from nimbusq.driver import JobLimiter, Reserved, Stores
+from nimbusq.driver import JobLimiter, Lane, Reserved, Stores
 from nimbusq.envelope import Rate
 from nimbusq.errors import InvalidOption, StoreUnavailable
 from nimbusq.limit import RateLimit
+from nimbusq.testing.clock import FakeClock
+from nimbusq.worker.rates import LocalLimiter, RateGate
 from nimbusq_sync import SyncAdapter
 from tests.coordination.place import Place, workers
 from tests.coordination.programs import shop
@@ -213,7 +215,7 @@ class Flaky:
 
     def __init__(self) -> None:
         self.away = True
-        self.given_back = 0
+        self.given_back = 0.0
         self.asked = 0
 
     async def reserve(self, rate: Rate, n: int = 1) -> Reserved:
@@ -222,7 +224,7 @@ class Flaky:
             raise StoreUnavailable("the limiter is away")
         return Reserved(n)
 
-    async def give_back(self, rate: Rate, n: int = 1) -> None:
+    async def give_back(self, rate: Rate, n: float = 1) -> None:
         self.given_back += n
 
 
@@ -244,3 +246,24 @@ async def test_a_limiter_that_is_away_holds_its_own_queue_only(tmp_path: Any) ->
             await place.until(lambda: bool(place.counts("end")["limited"]), "the limited job's end", 5)
             await asyncio.sleep(0.6)
             assert limiter.given_back > 0, "an idle worker holds no starts"
+
+
+async def test_what_is_held_while_others_start_is_not_given_back_on_top(tmp_path: Any) -> None:
+    """One reserves and waits for an empty queue longer than an interval; another starts a job meanwhile. What the
+    first gives back then must not let a third one start at once."""
+    clock = FakeClock()
+    limiter: Any = SyncAdapter(inline=False, clock=clock).stores.limiter
+    gate = RateGate(limiter, LocalLimiter(clock), frozenset(), clock)
+    lanes = (Lane(queue="default", limit=5, rate=Rate(key="k", per_second=10)),)
+    held = await gate.admit(lanes)
+    assert held.lanes[0].limit == 1
+    await clock.advance(0.1)
+    assert (await gate.admit(lanes)).lanes[0].limit == 1, "the next start is due"
+    await clock.advance(0.02)
+    await gate.settle_up(held, [])
+    refused = await gate.admit(lanes)
+    assert (refused.lanes[0].limit, refused.retry_after) == (0, pytest.approx(0.08))
+    await clock.advance(0.08)
+    unused = await gate.admit(lanes)
+    await gate.settle_up(unused, [])
+    assert (await gate.admit(lanes)).lanes[0].limit == 1, "what was given back at once can be taken at once"

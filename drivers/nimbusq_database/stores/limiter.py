@@ -26,7 +26,7 @@ class DatabaseLimiter:
 
         return await self._database.transact(body)
 
-    async def give_back(self, rate: Rate, n: int = 1) -> None:
+    async def give_back(self, rate: Rate, n: float = 1) -> None:
         async def body(tx: Transaction) -> None:
             rates = Rates()
             await rates.lock(tx, [rate])

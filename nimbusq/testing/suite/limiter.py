@@ -52,6 +52,15 @@ class LimiterSuite:
         assert (await limiter.reserve(rate, 5)).granted == 2
 
     @needs("limiter")
+    async def test_a_part_of_a_start_can_be_given_back(self, hands: Hands) -> None:
+        limiter, rate = store_of(hands), per_tick(hands, burst=1)
+        await limiter.reserve(rate)
+        await limiter.give_back(rate, 0.75)
+        refused = await limiter.reserve(rate)
+        assert refused.granted == 0
+        assert refused.retry_after == pytest.approx(0.25 * hands.tick, abs=0.1 * hands.tick)
+
+    @needs("limiter")
     async def test_giving_back_adds_nothing_to_the_burst(self, hands: Hands) -> None:
         limiter, rate = store_of(hands), per_tick(hands, burst=2)
         await limiter.give_back(rate, 5)
