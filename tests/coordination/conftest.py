@@ -44,6 +44,25 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield here
 
 
+BESIDE = [("sqs", "sqlite"), ("sqs", "redis"), ("kafka", "redis")]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(
+            pair, marks=[getattr(pytest.mark, name) for name in pair if name != "sqlite"], id="-".join(pair)
+        )
+        for pair in BESIDE
+    ]
+)
+async def beside(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    """A carrier that ties no jobs together, with a store beside it."""
+    carrier, store = request.param
+    url = "sqs://us-east-1" if carrier == "sqs" else f"kafka://{request.getfixturevalue('kafka_brokers')}"
+    async with place(url, tmp_path, _url(store, tmp_path, request)) as here:
+        yield here
+
+
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that one test defines are unknown to the next."""

@@ -27,23 +27,28 @@ class Sync(Job):
         return f"account:{self.account}"
 
 
-async def test_fifty_sends_from_five_processes_queue_one(shared: Place) -> None:
-    senders = [shared.start("sender", "k", 10) for _ in range(5)]
+async def fifty_sends(place: Place) -> list[tuple[str, str]]:
+    """What five processes are told that send one unique job ten times each, all at once."""
+    senders = [place.start("sender", "k", 10) for _ in range(5)]
     for sender in senders:
         assert sender.stdout is not None
-        assert await asyncio.to_thread(sender.stdout.readline) == "ready\n", shared.errors()
+        assert await asyncio.to_thread(sender.stdout.readline) == "ready\n", place.errors()
     for sender in senders:
         assert sender.stdin is not None
         sender.stdin.write("\n")
         sender.stdin.flush()
-    answers = [
-        line for sender in senders for line in (await asyncio.to_thread(sender.communicate))[0].split("\n")
+    told = [(await asyncio.to_thread(sender.communicate))[0] for sender in senders]
+    return [
+        (status, job_id) for line in "\n".join(told).split("\n") if line for status, job_id in [line.split()]
     ]
-    words = [line.split() for line in answers if line]
-    assert len(words) == 50
-    queued = [job_id for status, job_id in words if status == "queued"]
+
+
+async def test_fifty_sends_from_five_processes_queue_one(shared: Place) -> None:
+    answers = await fifty_sends(shared)
+    assert len(answers) == 50
+    queued = [job_id for status, job_id in answers if status == "queued"]
     assert len(queued) == 1
-    assert {job_id for status, job_id in words if status == "duplicate"} == {queued[0]}
+    assert {job_id for status, job_id in answers if status == "duplicate"} == {queued[0]}
     async with shared.manager() as manager:
         assert (await manager.depth()).pending == 1
 

@@ -37,6 +37,14 @@ class Mortal:
         return answer
 
 
+def mortal(manager: Manager, when: str) -> Manager:
+    """The same manager, on the store beside its carrier where there is one, else on its adapter."""
+    mortals: list[Any] = [manager.adapter, manager.store]
+    last = 0 if manager.store is None else 1
+    mortals[last] = Mortal(mortals[last], when)
+    return Manager(mortals[0], store=mortals[1], settings=manager.settings)
+
+
 async def main(queues: list[str]) -> None:
     limits = {}
     if rate := os.environ.get("RATE"):
@@ -44,7 +52,7 @@ async def main(queues: list[str]) -> None:
         limits["default"] = RateLimit(per_second=float(per_second), burst=int(burst or 1))
     manager = Manager(settings=Settings(rate_limits=limits))
     if when := os.environ.get("DIE"):
-        manager = Manager(Mortal(manager.adapter, when), settings=manager.settings)  # type: ignore[arg-type]
+        manager = mortal(manager, when)
     async with manager:
         await Worker(
             manager,
