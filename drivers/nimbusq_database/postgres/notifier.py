@@ -1,4 +1,4 @@
-"""NOTIFY after commits, at most one every 20 ms.
+"""NOTIFY after commits: at once when it is quiet, at most one every 20 ms when it is not.
 
 Inside the pushing transaction it would serialize all commits of the database (PostgreSQL takes one lock for all
 notifying commits). So a task of the adapter's own sends it afterwards, for all that was pushed meanwhile. Should
@@ -15,7 +15,8 @@ from typing import Final
 
 from nimbusq.errors import StoreError
 
-_PAUSE: Final = 0.02
+_SHORTEST_PAUSE: Final = 0.001
+_LONGEST_PAUSE: Final = 0.02
 _LONGEST: Final = 7_000
 """Bytes: a payload must stay below 8,000."""
 _log = logging.getLogger("nimbusq.database")
@@ -50,11 +51,13 @@ class Notifier:
             self._news.set()
 
     async def _work(self) -> None:
+        pause = _SHORTEST_PAUSE
         while True:
             await self._news.wait()
             self._news.clear()
             await self._flush()
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE) if self._news.is_set() else _SHORTEST_PAUSE
 
     async def _flush(self) -> None:
         queues, self._queues = sorted(self._queues), set()
