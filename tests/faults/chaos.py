@@ -14,8 +14,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,14 +43,15 @@ DRAINED_WITHIN: Final = 90.0
 async def run(plan: Plan, folder: Path) -> Report:
     """One run in `folder`, which must be empty."""
     report = Report(plan)
-    async with stage_of(plan, folder) as (stage, server, proxy):
+    async with scene_of(plan, folder) as scene:
+        stage = scene.stage
         begun_at = time.monotonic()
         nemesis = Nemesis(
-            stage, kills=plan.kills, seed=plan.seed, lease=plan.lease, server=server, proxy=proxy
+            stage, kills=plan.kills, seed=plan.seed, lease=plan.lease, server=scene.server, links=scene.links
         )
         async with AsyncExitStack() as managers:
             direct = await managers.enter_async_context(stage.manager())
-            sender = await managers.enter_async_context(sender_of(stage))
+            sender = await managers.enter_async_context(sender_of(scene))
             producer = Producer(sender, jobs=plan.jobs, seed=plan.seed, lease=plan.lease)
             stage.start(QUEUE, nursery=plan.workers, concurrency=plan.concurrency, lease=plan.lease)
             await stage.until(lambda: len(stage.workers()) == plan.workers, "the workers' start")
@@ -63,32 +65,45 @@ async def run(plan: Plan, folder: Path) -> Report:
     report.struck = nemesis.struck
     report.violations = [*drained, *violations(evidence)]
     report.seen = figures(evidence, begun_at, healed_at, drained_at)
-    report.void = missing(report, server is not None)
+    report.seen["replies lost"] = sum(link.lost for link in scene.links)
+    report.void = missing(report, has_server=scene.server is not None)
     report.keep_in(folder)
     return report
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """links: the workers' and the sender's ways to the server; none where there is no server."""
+
+    stage: Stage
+    server: Server | None = None
+    links: Sequence[Proxy] = ()
+    sender_url: str
+
+
 @asynccontextmanager
-async def stage_of(plan: Plan, folder: Path) -> AsyncIterator[tuple[Stage, Server | None, Proxy | None]]:
-    """The stage, and the server behind its proxy where the driver has one."""
+async def scene_of(plan: Plan, folder: Path) -> AsyncIterator[Scene]:
+    """The stage, and the server behind its links where the driver has one."""
     async with AsyncExitStack() as stack:
-        server, proxy, url, worker_url = None, None, f"sqlite:///{folder / 'jobs.db'}", ""
-        if plan.driver in BACKENDS:
-            server = Server(BACKENDS[plan.driver], folder)
-            stack.push_async_callback(server.stop)
-            await server.start()
-            proxy = await stack.enter_async_context(proxied(*server.address))
-            url, worker_url = server.url, server.url_at(*proxy.address)
-        stage = Stage(url, folder, APP, worker_url)
-        await stack.enter_async_context(staged(stage, QUEUE))
-        yield stage, server, proxy
+        if plan.driver not in BACKENDS:
+            url = f"sqlite:///{folder / 'jobs.db'}"
+            stage = await stack.enter_async_context(staged(Stage(url, folder, APP), QUEUE))
+            yield Scene(stage=stage, sender_url=url)
+            return
+        server = Server(BACKENDS[plan.driver], folder)
+        stack.push_async_callback(server.stop)
+        await server.start()
+        links = [await stack.enter_async_context(proxied(*server.address)) for _ in range(2)]
+        workers, sender = (server.url_at(*link.address) for link in links)
+        stage = await stack.enter_async_context(staged(Stage(server.url, folder, APP, workers), QUEUE))
+        yield Scene(stage=stage, server=server, links=links, sender_url=sender)
 
 
 @asynccontextmanager
-async def sender_of(stage: Stage) -> AsyncIterator[Manager]:
-    """The manager of the producer, on the same bad network as the workers."""
-    behind = Stage(stage.worker_url or stage.url, stage.folder, stage.app, prefix=stage.prefix)
-    async with behind.manager() as manager:
+async def sender_of(scene: Scene) -> AsyncIterator[Manager]:
+    """The manager of the producer, on a network as bad as the workers'."""
+    stage = scene.stage
+    async with Stage(scene.sender_url, stage.folder, stage.app, prefix=stage.prefix).manager() as manager:
         yield manager
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias
 
@@ -17,24 +18,32 @@ from tests.faults.stage import Stage
 
 PACE: Final = (0.1, 0.5)
 """Seconds between two strikes, at least and at most."""
-KILLS_PER_SERVER_KILL: Final = 25
+FREEZES, TERMS, CUTS, REPLIES, SERVER_KILLS = 0.1, 0.06, 0.2, 0.2, 0.04
+"""How many there are at least for each kill of a worker."""
 
 Strike: TypeAlias = Callable[[asyncio.TaskGroup], Awaitable[None]]
 
 
 class Nemesis:
-    """kills: of workers; the run of the nemesis ends with the last of them. server, proxy: None where there are
-    none. `struck` counts what was done."""
+    """kills: of workers; the run of the nemesis ends with the last of them. server: None where there is none.
+    links: the proxies before it. `struck` counts what was done."""
 
     def __init__(
-        self, stage: Stage, *, kills: int, seed: int, lease: float, server: Server | None, proxy: Proxy | None
+        self,
+        stage: Stage,
+        *,
+        kills: int,
+        seed: int,
+        lease: float,
+        server: Server | None,
+        links: Sequence[Proxy],
     ) -> None:
         self.struck: Counter[str] = Counter()
         self._stage = stage
         self._kills = kills
         self._lease = lease
         self._server = server
-        self._proxy = proxy
+        self._links = links
         self._dice = random.Random(seed)
         self._frozen: set[int] = set()
 
@@ -48,28 +57,36 @@ class Nemesis:
             while self.struck["kill"] < self._kills:
                 await asyncio.sleep(self._dice.uniform(*PACE))
                 await self._strike(side)
-        if self._proxy is not None:
-            self._proxy.lose_reply_to = b""
+        for link in self._links:
+            link.lose_reply_to = b""
 
     async def _strike(self, side: asyncio.TaskGroup) -> None:
-        if self._server is not None and self._server_kills_due():
-            await self._kill_server()
-            return
+        """What is overdue by the schedule, else anything."""
         strikes = self._strikes()
-        (strike,) = self._dice.choices(list(strikes), weights=list(strikes.values()))
-        await strike(side)
+        for name, (strike, share, _) in strikes.items():
+            if self.struck[name] < math.ceil(share * self.struck["kill"]):
+                return await strike(side)
+        ((strike, *_),) = self._dice.choices(
+            list(strikes.values()), weights=[w for *_, w in strikes.values()]
+        )
+        return await strike(side)
 
-    def _strikes(self) -> dict[Strike, int]:
-        strikes: dict[Strike, int] = {self._kill: 60, self._freeze: 14, self._terminate: 6}
-        if self._proxy is not None:
-            strikes |= {self._cut: 10, self._lose_reply: 10, self._half_open: 2}
+    def _strikes(self) -> dict[str, tuple[Strike, float, int]]:
+        """Name -> what it is, how often it must come for each kill, how often it comes beside that."""
+        strikes: dict[str, tuple[Strike, float, int]] = {
+            "kill": (self._kill, 0.0, 60),
+            "freeze": (self._freeze, FREEZES, 10),
+            "term": (self._terminate, TERMS, 4),
+        }
         if self._server is not None:
-            strikes |= {self._freeze_server: 2}
+            strikes |= {
+                "server kill": (self._kill_server, SERVER_KILLS, 0),
+                "server freeze": (self._freeze_server, 0.0, 2),
+                "cut": (self._cut, CUTS, 8),
+                "reply to lose": (self._lose_reply, REPLIES, 8),
+                "half-open": (self._half_open, 0.0, 2),
+            }
         return strikes
-
-    def _server_kills_due(self) -> bool:
-        wanted = max(1, self._kills // KILLS_PER_SERVER_KILL)
-        return self.struck["server kill"] < wanted * self.progress
 
     def _victim(self) -> int | None:
         awake = [pid for pid in self._stage.workers() if pid not in self._frozen]
@@ -106,27 +123,25 @@ class Nemesis:
     # --- the network -------------------------------------------------------------------------------------------
 
     async def _cut(self, _: asyncio.TaskGroup) -> None:
-        assert self._proxy is not None
-        self.struck["cut"] += self._proxy.cut() // 2
+        self.struck["cut"] += sum(link.cut() for link in self._links) // 2  # a connection has two sides
 
     async def _lose_reply(self, _: asyncio.TaskGroup) -> None:
-        assert self._proxy is not None
         assert self._server is not None
-        self._proxy.lose_reply_to = self._server.backend.request
-        self.struck["lost reply"] += 1
+        self._dice.choice(self._links).lose_reply_to = self._server.backend.request
+        self.struck["reply to lose"] += 1
 
     async def _half_open(self, _: asyncio.TaskGroup) -> None:
         """Nothing passes for a while, and no connection is closed; then all are, since bytes are missing."""
-        assert self._proxy is not None
-        self._proxy.frozen = True
+        link = self._dice.choice(self._links)
+        link.frozen = True
         await asyncio.sleep(self._dice.uniform(0.3, 1.5) * self._lease)
-        self._proxy.frozen = False
-        self._proxy.cut()
+        link.frozen = False
+        link.cut()
         self.struck["half-open"] += 1
 
     # --- the server --------------------------------------------------------------------------------------------
 
-    async def _kill_server(self) -> None:
+    async def _kill_server(self, _: asyncio.TaskGroup) -> None:
         assert self._server is not None
         self._server.kill()
         self.struck["server kill"] += 1

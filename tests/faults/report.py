@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nimbusq.worker.report import installed_version
-from tests.faults.nemesis import KILLS_PER_SERVER_KILL
+from tests.faults.nemesis import CUTS, FREEZES, REPLIES, SERVER_KILLS, TERMS
 from tests.faults.verdict import Evidence
 
 
@@ -75,23 +75,25 @@ def figures(evidence: Evidence, begun_at: float, healed_at: float, drained_at: f
     }
 
 
-def missing(report: Report, has_server: bool) -> list[str]:
+def missing(report: Report, *, has_server: bool) -> list[str]:
     """Faults that have not hit: without them a clean verdict says nothing."""
     kills = report.plan.kills
     wanted = {
         "kill": kills,
-        "freeze": kills // 12,
-        "term": kills // 20,
+        "freeze": int(kills * FREEZES),
+        "term": int(kills * TERMS),
         "leases expired": kills // 2,
         "leases lost by live workers": kills // 20,
     }
     if has_server:
         wanted |= {
-            "server kill": max(1, kills // KILLS_PER_SERVER_KILL),
-            "cut": max(1, kills // 10),
-            "lost reply": max(1, kills // 20),
-            "sends of unknown fate": kills // 20,
+            "server kill": int(kills * SERVER_KILLS),
+            "cut": int(kills * CUTS),
+            "replies lost": int(kills * REPLIES / 2),  # not every request comes in time
         }
     hit = {**report.seen, **report.struck}
-    return [f"{hit.get(name, 0):g} x {name}, at least {least} wanted" for name, least in wanted.items()
-            if hit.get(name, 0) < least]  # fmt: skip
+    return [
+        f"{hit.get(name, 0):g} x {name}, at least {least} wanted"
+        for name, least in wanted.items()
+        if hit.get(name, 0) < least
+    ]
