@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from benchmarks.peer import KINDS, Peer, Place
 from nimbusq import Job, Manager, Settings, Worker, dispatch, dispatch_many
 from nimbusq.builder import Dispatch
+from nimbusq.worker.collector import tune_collector
 
 QUEUE = "default"
 
@@ -72,6 +73,7 @@ class Nimbusq(Peer):
 
     async def work(self, concurrency: int) -> None:
         async with self._manager:
+            tune_collector()  # as `nimbusq work` does
             await Worker(self._manager, QUEUE, concurrency=concurrency).run()
 
 

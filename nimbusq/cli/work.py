@@ -60,6 +60,7 @@ def work(
 
     async def main() -> None:
         from nimbusq.worker import Worker
+        from nimbusq.worker.collector import tune_collector
 
         manager = await open_manager(app, url)
         if logging.getLogger("nimbusq.job").isEnabledFor(logging.ERROR):
@@ -76,6 +77,7 @@ def work(
             on_dead=_end_stalled,
         )
         _banner(manager, worker)
+        tune_collector()
         await _work(worker, burst=burst, max_time=max_time)
         if worker.abandoned:
             _leave_behind(worker)
