@@ -61,7 +61,7 @@ def _psycopg(connection: Any) -> Adopted:
 
 def _aiosqlite(connection: Any) -> Adopted:
     _check_begun(connection.in_transaction or connection.isolation_level is not None)
-    return AiosqliteClient(connection), "named"
+    return AiosqliteClient(connection), "numbered"
 
 
 def _aiomysql(connection: Any) -> Adopted:
@@ -118,19 +118,19 @@ class AiosqliteClient:
         (part,) = parts
         async with self._connection.cursor() as cursor:
             cursor.row_factory = sqlite3.Row
-            await cursor.execute(part.text, bound(parameters))
+            await cursor.execute(part.text, bound(part, parameters))
             rows: Sequence[Row] = await cursor.fetchall()
             return rows
 
     async def execute(self, parts: Sequence[Part], parameters: Mapping[str, Any]) -> int:
         (part,) = parts
-        async with self._connection.execute(part.text, bound(parameters)) as cursor:
+        async with self._connection.execute(part.text, bound(part, parameters)) as cursor:
             count: int = cursor.rowcount
             return count
 
     async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
         (part,) = parts
-        async with self._connection.executemany(part.text, bound_rows(rows)) as cursor:
+        async with self._connection.executemany(part.text, bound_rows(part, rows)) as cursor:
             count: int = cursor.rowcount
             return count
 

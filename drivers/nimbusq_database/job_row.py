@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from nimbusq.driver import Claim, Ending
@@ -11,6 +13,9 @@ from nimbusq_database.client import Row
 
 UNIQUE_FOR: Final = 3600.0
 """Seconds that a unique lock without a time to live is held at most (Nimbus)."""
+_NOT_UNIQUE: Final[Mapping[str, Any]] = MappingProxyType(
+    {"unique_digest": None, "unique_lock": None, "lock_ttl": None}
+)
 
 
 def key_digest(key: str) -> str:
@@ -25,10 +30,7 @@ def lock_digest(unique_digest: str) -> str:
 
 def columns(envelope: Envelope) -> dict[str, Any]:
     """A new job's columns: what is needed to order it, gate it and end it without reading its envelope."""
-    unique = envelope.unique
-    slot, lock = None, None
-    if unique is not None and (found := envelope.unique_digest) is not None:
-        slot, lock = (found, None) if unique.mode == "slot" else (None, lock_digest(found))
+    overlap, batch_id = envelope.overlap, envelope.batch_id
     return {
         "id": envelope.id,
         "queue": envelope.queue,
@@ -38,19 +40,23 @@ def columns(envelope: Envelope) -> dict[str, Any]:
         "delay": envelope.delay,
         "expires_in": envelope.expires_in,
         "max_attempts": envelope.max_attempts,
-        "gated": int(envelope.overlap is not None or envelope.rate is not None),
-        "unique_digest": slot,
-        "unique_lock": lock,
-        "lock_ttl": _lock_ttl(unique),
-        "overlap_digest": envelope.overlap_digest,
-        "overlap_expire": envelope.overlap.expire_after if envelope.overlap else None,
-        "batch_id": envelope.batch_id,
-        "member_id": envelope.member_id if envelope.batch_id else None,
+        "gated": int(overlap is not None or envelope.rate is not None),
+        "overlap_digest": envelope.overlap_digest if overlap else None,
+        "overlap_expire": overlap.expire_after if overlap else None,
+        "batch_id": batch_id,
+        "member_id": envelope.member_id if batch_id else None,
+        **(_unique_columns(envelope, envelope.unique) if envelope.unique else _NOT_UNIQUE),
     }
 
 
-def _lock_ttl(unique: Unique | None) -> float:
-    return UNIQUE_FOR if unique is None or unique.ttl is None else unique.ttl
+def _unique_columns(envelope: Envelope, unique: Unique) -> Mapping[str, Any]:
+    """The slot's digest, or that of the lock and how long it may be held."""
+    digest = envelope.unique_digest
+    assert digest is not None, "it has a unique key"
+    if unique.mode == "slot":
+        return {**_NOT_UNIQUE, "unique_digest": digest}
+    ttl = UNIQUE_FOR if unique.ttl is None else unique.ttl
+    return {"unique_digest": None, "unique_lock": lock_digest(digest), "lock_ttl": ttl}
 
 
 def raw_columns(raw: bytes, job_id: str, queue: str, name: str, max_attempts: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
@@ -27,32 +27,33 @@ class SqliteClient:
 
     async def fetch(self, parts: Sequence[Part], parameters: Mapping[str, Any]) -> Sequence[Row]:
         (part,) = parts
-        return self._connection.execute(part.text, bound(parameters)).fetchall()
+        return self._connection.execute(part.text, bound(part, parameters)).fetchall()
 
     async def execute(self, parts: Sequence[Part], parameters: Mapping[str, Any]) -> int:
         (part,) = parts
-        return self._connection.execute(part.text, bound(parameters)).rowcount
+        return self._connection.execute(part.text, bound(part, parameters)).rowcount
 
     async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
         (part,) = parts
-        return self._connection.executemany(part.text, bound_rows(rows)).rowcount
+        return self._connection.executemany(part.text, bound_rows(part, rows)).rowcount
 
 
-def bound(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def bound(part: Part, parameters: Mapping[str, Any]) -> list[Any]:
     """The parameters as SQLite takes them, with the time."""
-    values = {name: _json(value) if isinstance(value, list) else value for name, value in parameters.items()}
-    values["now"] = time.time()
-    return values
-
-
-def _json(values: list[Any]) -> str:
-    """Lists of ids, the most frequent ones, are written without the encoder, which is slow to begin."""
-    if values and isinstance(values[0], str):
-        return f"[{','.join(map(_quoted, values))}]"
-    return json.dumps(values)
-
-
-def bound_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same for many rows at once."""
     now = time.time()
-    return [{**row, "now": now} for row in rows]
+    return [now if name == "now" else _value(parameters[name]) for name in part.names]
+
+
+def bound_rows(part: Part, rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Any]]:
+    """The same for many rows at once, none of which holds a list."""
+    now = time.time()
+    return ([now if name == "now" else row[name] for name in part.names] for row in rows)
+
+
+def _value(value: Any) -> Any:
+    """Lists of ids, the most frequent ones, are written without the encoder, which is slow to begin."""
+    if not isinstance(value, list):
+        return value
+    if value and isinstance(value[0], str):
+        return f"[{','.join(map(_quoted, value))}]"
+    return json.dumps(value)
