@@ -157,6 +157,13 @@ class Bench:
         want = Want(token=new_token(), limit=limit, lease=lease, lanes=lanes)
         return list((await self.store.claim(want)).claims)
 
+    async def steal(self, lease: float) -> Claim:
+        """Let the lease of the running job end, and claim it as another worker; a renewal may come in between."""
+        while True:
+            await self.advance(lease)
+            if claims := await self.claim():
+                return claims[0]
+
     async def push(self, name: str, **fields: Any) -> str:
         """Store a job that no class of this process stands for."""
         envelope = Envelope(**{"id": new_token(), "name": name, "queue": "default", **fields})

@@ -117,8 +117,7 @@ async def test_failed_is_not_called_by_a_worker_whose_outcome_was_refused(bench:
     async with bench.working(lease=60.0) as worker:
         await happens(begun)
         worker.stop()
-        await bench.advance(60)
-        await bench.claim()
+        await bench.steal(60.0)
         ends.set()
     assert errors == []
 

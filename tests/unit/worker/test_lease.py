@@ -79,8 +79,7 @@ async def test_a_lost_lease_cancels_the_handler_and_refuses_what_it_did(
     async with bench.working(lease=0.9) as worker:
         await happens(begun)
         worker.stop()
-        await bench.advance(0.9)
-        (theirs,) = await bench.claim()
+        theirs = await bench.steal(0.9)
         await happens(ended)
         await until(lambda: not worker.running)
     assert seen == [True, LeaseLost]
@@ -105,8 +104,7 @@ async def test_a_late_outcome_is_refused_and_counted(bench: Bench, caplog: pytes
     async with bench.working(lease=60.0) as worker:
         await happens(begun)
         worker.stop()
-        await bench.advance(60.0)
-        (theirs,) = await bench.claim()
+        theirs = await bench.steal(60.0)
         ends.set()
     assert worker.counters == {"default": {"stale": 1}}
     assert diary.heard == [("lease_lost", receipt.id)]
