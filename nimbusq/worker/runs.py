@@ -122,11 +122,19 @@ class Runs:
             self._cancel_grace,
             extra={"event": "abandoned", "job_id": run.claim.id},
         )
-        self._running[task][1].release(run)
+        station = self._running[task][1]
+        station.release(run)
+        if station.adapter.capabilities.lease == "session" and run.cut_by is not Cut.SHUTDOWN:
+            # No lease runs out while this worker is a member: only a settlement brings the job back.
+            self._settle_abandoned(run, station)
         self._zombies.add(task)
         if len(self._zombies) <= self._slots.concurrency:
             self._running.pop(task)
             self._slots.give_back(run.claim.queue)
+
+    def _settle_abandoned(self, run: Run, station: Station) -> None:
+        if (outcome := decide(run, asyncio.CancelledError())) is not None:
+            station.settler.submit(run, outcome)
 
     def let_go(self, run: Run) -> None:
         """Renew the run's lease no more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from nimbusq.driver import Adapter, Claim, Claimed, Stores
 from nimbusq.worker.aftermath import Aftermath
@@ -15,10 +16,13 @@ from nimbusq.worker.run import Cut, Run, Surroundings
 from nimbusq.worker.settler import Settler
 from nimbusq.worker.slots import Slots
 
+SESSION_LOOK: Final = 3.0
+"""Seconds; a third of it lies between two looks at which runs a session has lost."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Station:
-    """keeper is None for drivers that keep their leases alive themselves (kafka) or have none."""
+    """keeper is None for drivers whose claims never expire."""
 
     adapter: Adapter
     surroundings: Surroundings
@@ -42,7 +46,7 @@ class Station:
         gate: RateGate | None,
         shared: bool,
     ) -> Station:
-        keeper = LeaseKeeper(lease) if adapter.capabilities.lease == "timed" else None
+        keeper = _keeper_for(adapter, lease)
         settler = Settler(adapter, aftermath, lease=lease, records=records)
         station = cls(adapter=adapter, surroundings=surroundings, settler=settler, keeper=keeper)
         station.claims = ClaimLoop(
@@ -89,3 +93,14 @@ class Station:
         """The run has ended: renew no more."""
         if self.keeper is not None:
             self.keeper.drop(run.claim)
+
+
+def _keeper_for(adapter: Adapter, lease: float) -> LeaseKeeper | None:
+    """A driver that keeps its leases alive by itself (kafka) is only asked, more often, which of them it has lost."""
+    match adapter.capabilities.lease:
+        case "timed":
+            return LeaseKeeper(lease)
+        case "session":
+            return LeaseKeeper(min(lease, SESSION_LOOK))
+        case _:
+            return None

@@ -1,6 +1,6 @@
 """The kafka driver: the whole suite of `nimbusq.testing.suite` on a real broker.
 
-One limit shows in the suite: a partition, and with it the jobs in it, belongs to one member of the group. Three
+One limit shows in the suite: a partition, and with it the jobs in it, belongs to one member of the group. Two
 tests that pass a job from one claimer to another say below how it gets there: its owner leaves the group.
 """
 
