@@ -169,7 +169,9 @@ class TestSqlite(UsingSuite):
             yield env
 
     @pytest.fixture(params=SQLITE.values(), ids=SQLITE)
-    async def application(self, env: DatabaseEnv, request: pytest.FixtureRequest) -> AsyncIterator[Application]:
+    async def application(
+        self, env: DatabaseEnv, request: pytest.FixtureRequest
+    ) -> AsyncIterator[Application]:
         async with request.param(env.url) as application:
             yield application
 
@@ -181,7 +183,9 @@ class TestPostgres(UsingSuite):
             yield env
 
     @pytest.fixture(params=POSTGRES.values(), ids=POSTGRES)
-    async def application(self, env: DatabaseEnv, request: pytest.FixtureRequest) -> AsyncIterator[Application]:
+    async def application(
+        self, env: DatabaseEnv, request: pytest.FixtureRequest
+    ) -> AsyncIterator[Application]:
         async with request.param(env.url) as application:
             yield application
 
@@ -204,7 +208,9 @@ class TestMysql(UsingSuite):
             yield env
 
     @pytest.fixture(params=MYSQL.values(), ids=MYSQL)
-    async def application(self, env: DatabaseEnv, request: pytest.FixtureRequest) -> AsyncIterator[Application]:
+    async def application(
+        self, env: DatabaseEnv, request: pytest.FixtureRequest
+    ) -> AsyncIterator[Application]:
         async with request.param(env.url) as application:
             yield application
 
@@ -222,14 +228,19 @@ async def test_a_connection_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 async def test_a_connection_without_a_transaction_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    async with database_env(f"sqlite:///{path}") as env, aiosqlite.connect(path, isolation_level=None) as plain:
+    async with (
+        database_env(f"sqlite:///{path}") as env,
+        aiosqlite.connect(path, isolation_level=None) as plain,
+    ):
         with pytest.raises(InvalidOption, match="begin one first"):
             await env.adapter.push([envelope()], tx=plain)
         assert await claim(env) == []
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres_url", "mysql_url"])
-async def test_a_hundred_commits_and_rollbacks(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+async def test_a_hundred_commits_and_rollbacks(
+    url: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """All of what was committed, none of what was rolled back."""
     found = f"sqlite:///{tmp_path / 'jobs.db'}" if url == "sqlite" else request.getfixturevalue(url)
     opener: Open = {"sqlite": with_aiosqlite, "postgres_url": with_asyncpg, "mysql_url": with_aiomysql}[url]
