@@ -27,7 +27,7 @@ class DatabaseWorkers:
         async def body(tx: Transaction) -> None:
             await tx.execute("worker_report", id=report.id, report=json.dumps(asdict(report)))
 
-        await self._database.transact(body)
+        await self._database.single(body)
 
     async def leave(self, worker_id: str) -> None:
         async def body(tx: Transaction) -> None:
