@@ -7,9 +7,10 @@
 What stands here is the public surface; everything else is imported from its own module.
 """
 
-from nimbusq.batch import Batch
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from nimbusq.builder import dispatch, dispatch_many
-from nimbusq.chain import Chain
 from nimbusq.config import Settings
 from nimbusq.context import current_job
 from nimbusq.driver import BatchState
@@ -33,8 +34,12 @@ from nimbusq.jobs import Job, job
 from nimbusq.manager import Manager, boot, get_manager
 from nimbusq.observe import Observer
 from nimbusq.receipt import Receipt
-from nimbusq.schedule import Scheduler
-from nimbusq.worker import Worker
+
+if TYPE_CHECKING:
+    from nimbusq.batch import Batch
+    from nimbusq.chain import Chain
+    from nimbusq.schedule import Scheduler
+    from nimbusq.worker import Worker
 
 __all__ = [
     "Batch",
@@ -68,3 +73,18 @@ __all__ = [
     "get_manager",
     "job",
 ]
+
+_ON_FIRST_USE = {
+    "Batch": "nimbusq.batch",
+    "Chain": "nimbusq.chain",
+    "Scheduler": "nimbusq.schedule",
+    "Worker": "nimbusq.worker",
+}
+"""What a program that only sends jobs does not need, and need not wait for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'nimbusq' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_ON_FIRST_USE[name]), name)
+    return found

@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
 
-from anyio.from_thread import start_blocking_portal
-
 from nimbusq.errors import NimbusqError, NoManager
 from nimbusq.manager import Manager, boot
 
@@ -22,6 +20,8 @@ def boot_sync(**settings: Any) -> Manager:
 
     Takes what `boot` takes, by name. The thread ends with the interpreter.
     """
+    from anyio.from_thread import start_blocking_portal  # slow to import, and seldom needed
+
     refuse_in_loop("boot_sync()", "await boot()")
     closing = ExitStack()
     portal = closing.enter_context(start_blocking_portal())
