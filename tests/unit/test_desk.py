@@ -10,7 +10,7 @@ from nimbusq.testing import Desk
 ran: list[object] = []
 
 
-class Welcome(Job, queue="mail"):
+class Welcome(Job, name="desk.Welcome", queue="mail"):
     user: int
 
     async def handle(self) -> None:
@@ -18,12 +18,12 @@ class Welcome(Job, queue="mail"):
         await dispatch(remind, self.user, days=3).delay(3 * 86_400).send()
 
 
-@job
+@job(name="desk.remind")
 async def remind(user: int, days: int) -> None:
     ran.append((user, days))
 
 
-@job(retries=1, backoff=60)
+@job(name="desk.flaky", retries=1, backoff=60)
 async def flaky() -> None:
     ran.append(current_job().attempt)
     raise ValueError("no")
