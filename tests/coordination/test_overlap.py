@@ -42,10 +42,10 @@ def most_at_once(place: Place) -> int:
 
 async def test_two_processes_run_one_at_a_time_though_one_job_outlasts_its_lease(shared: Place) -> None:
     async with shared.manager() as manager:
-        for name, seconds in (("long", 3.0), ("a", 0.1), ("b", 0.1), ("c", 0.1)):
+        for name, seconds in (("long", 2.4), ("a", 0.1), ("b", 0.1), ("c", 0.1)):
             await dispatch(shop.step, name, seconds).without_overlapping("k", release_after=0.3).send()
         for _ in range(2):
-            shared.start("worker", LEASE=1, CONCURRENCY=2)
+            shared.start("worker", LEASE=0.8, CONCURRENCY=2)
         await shared.until_empty(manager)
         assert most_at_once(shared) == 1
         assert shared.counts("end") == {"long": 1, "a": 1, "b": 1, "c": 1}
@@ -65,15 +65,15 @@ async def test_a_limit_of_two_lets_two_run(here: Place) -> None:
 async def test_a_killed_holder_blocks_for_its_lease_at_most(shared: Place) -> None:
     async with shared.manager() as manager:
         await dispatch(shop.step, "held", 60).retries(0).without_overlapping("k", release_after=0.5).send()
-        victim = shared.start("worker", LEASE=1.5)
+        victim = shared.start("worker", LEASE=1)
         await shared.until(lambda: bool(shared.counts("start")["held"]), "the first start")
         await dispatch(shop.step, "next").without_overlapping("k", release_after=0.5).send()
-        shared.start("worker", LEASE=1.5)
+        shared.start("worker", LEASE=1)
         victim.send_signal(signal.SIGKILL)
         killed = time.monotonic()
         await shared.until(lambda: bool(shared.counts("start")["next"]), "the next start")
         (started,) = [float(line[0]) for line in shared.notes("start") if line[2] == "next"]
-        assert started - killed < 1.5 + 1.0
+        assert started - killed < 1.0 + 1.0
         await shared.until_empty(manager)
 
 
@@ -106,7 +106,7 @@ async def test_blocked_jobs_keep_their_attempts_and_are_counted_as_released(here
 
 async def test_max_releases_ends_a_job_whose_key_stays_busy(here: Place) -> None:
     async with here.manager() as manager:
-        await dispatch(shop.step, "holder", 1.5).without_overlapping("k").send()
+        await dispatch(shop.step, "holder", 0.8).without_overlapping("k").send()
         async with workers(Worker(manager, lease=2, concurrency=5)):
             await here.until(lambda: bool(here.counts("start")), "the holder's start")
             blocked = dispatch(shop.step, "blocked").without_overlapping(
@@ -166,7 +166,7 @@ async def test_twenty_blocks_cost_no_attempt(here: Place) -> None:
 async def test_a_live_holder_keeps_its_key_for_longer_than_expire_after(here: Place) -> None:
     """The seed's lock is not renewed: there, others run beside a job that takes longer than ten minutes."""
     async with here.manager(lease=0.6) as manager:
-        for name, seconds in (("long", 2.0), ("next", 0.0)):
+        for name, seconds in (("long", 1.5), ("next", 0.0)):
             overlap = {"release_after": 0.1, "expire_after": 0.6}
             await (
                 dispatch(shop.step, name, seconds)

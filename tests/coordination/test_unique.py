@@ -29,23 +29,14 @@ class Sync(Job):
 
 async def fifty_sends(place: Place) -> list[tuple[str, str]]:
     """What five processes are told that send one unique job ten times each, all at once."""
-    senders = [place.start("sender", "k", 10) for _ in range(5)]
-    for sender in senders:
-        assert sender.stdout is not None
-        assert await asyncio.to_thread(sender.stdout.readline) == "ready\n", place.errors()
-    for sender in senders:
-        assert sender.stdin is not None
-        sender.stdin.write("\n")
-        sender.stdin.flush()
-    told = [(await asyncio.to_thread(sender.communicate))[0] for sender in senders]
-    return [
-        (status, job_id) for line in "\n".join(told).split("\n") if line for status, job_id in [line.split()]
-    ]
+    told = (await asyncio.to_thread(place.start("sender", "k", 5, 10).communicate))[0]
+    answers = [(status, job_id) for status, job_id in (line.split() for line in told.splitlines())]
+    assert len(answers) == 50, place.errors()
+    return answers
 
 
 async def test_fifty_sends_from_five_processes_queue_one(shared: Place) -> None:
     answers = await fifty_sends(shared)
-    assert len(answers) == 50
     queued = [job_id for status, job_id in answers if status == "queued"]
     assert len(queued) == 1
     assert {job_id for status, job_id in answers if status == "duplicate"} == {queued[0]}
@@ -135,11 +126,10 @@ async def test_a_paused_job_keeps_its_slot(here: Place) -> None:
 async def test_a_crash_keeps_the_slot_until_the_job_has_ended(shared: Place) -> None:
     async with shared.manager() as manager:
         receipt = await dispatch(shop.suicidal, "s").unique("k").send()
-        victim = shared.start("worker", LEASE=1)
-        await shared.until(lambda: victim.poll() is not None, "the worker's death")
+        shared.start("nursery", 1, LEASE=0.8)
+        await shared.until(lambda: bool(shared.counts("end")), "the worker's death")
         other = await dispatch(shop.suicidal, "s").unique("k", on_duplicate="return").send()
         assert (other.status, other.id) == ("duplicate", receipt.id)
-        shared.start("worker", LEASE=1)
         await shared.until_empty(manager)
         assert shared.counts("end") == {"s": 2}
         assert (await dispatch(shop.suicidal, "s").unique("k").send()).status == "queued"
@@ -148,9 +138,7 @@ async def test_a_crash_keeps_the_slot_until_the_job_has_ended(shared: Place) -> 
 async def test_a_unique_job_with_no_retries_frees_its_slot_when_its_worker_died(shared: Place) -> None:
     async with shared.manager() as manager:
         receipt = await dispatch(shop.suicidal, "s").retries(0).unique("k").send()
-        victim = shared.start("worker", LEASE=1)
-        await shared.until(lambda: victim.poll() is not None, "the worker's death")
-        shared.start("worker", LEASE=1)
+        shared.start("nursery", 1, LEASE=0.8)
         await shared.until_empty(manager, within=10)
         failed = await manager.require("failed", "").get(receipt.id)
         assert (failed.kind, failed.attempts) == ("WorkerLost", 1)

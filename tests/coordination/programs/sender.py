@@ -1,9 +1,12 @@
-"""Sends one unique job many times at once: sender.py KEY N. Says "ready", waits for a line, and prints a line for
-each send: queued|duplicate ID."""
+"""Sends one unique job from P processes N times each, all at once: sender.py KEY P N.
+
+Prints a line for each send: queued|duplicate ID. The processes are forks of this one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 import shop
@@ -11,20 +14,34 @@ import shop
 from nimbusq import DuplicateJob, Manager, dispatch
 
 
-async def main(key: str, n: int) -> None:
+async def send(key: str, n: int, ready: int, go: int) -> None:
+    async def once() -> str:
+        try:
+            receipt = await dispatch(shop.step, "one").unique(key).send()
+        except DuplicateJob as duplicate:
+            return f"duplicate {duplicate.job_id}\n"
+        return f"{receipt.status} {receipt.id}\n"
+
     async with Manager():
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        sys.stdin.readline()  # the test lets all senders go together
-
-        async def send() -> str:
-            try:
-                receipt = await dispatch(shop.step, "one").unique(key).send()
-            except DuplicateJob as duplicate:
-                return f"duplicate {duplicate.job_id}"
-            return f"{receipt.status} {receipt.id}"
-
-        sys.stdout.write("\n".join(await asyncio.gather(*(send() for _ in range(n)))))
+        os.write(ready, b".")
+        os.read(go, 1)  # ends for all at once, when the parent closes its end
+        os.write(1, "".join(await asyncio.gather(*(once() for _ in range(n)))).encode())
 
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+def main(key: str, processes: int, n: int) -> None:
+    Manager()  # what it imports is imported once
+    (all_ready, ready), (go, let_go) = os.pipe(), os.pipe()
+    for _ in range(processes):
+        if os.fork() == 0:
+            os.close(let_go)
+            asyncio.run(send(key, n, ready, go))
+            os._exit(0)
+    for _ in range(processes):
+        os.read(all_ready, 1)
+    os.close(let_go)
+    for _ in range(processes):
+        _, status = os.wait()
+        assert status == 0
+
+
+main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -15,6 +15,9 @@ import shop  # noqa: F401  # defines the jobs
 from nimbusq import Manager, Settings, Worker
 from nimbusq.limit import RateLimit
 
+KILLED = 99
+"""What the process of a `Mortal` ends with."""
+
 
 class Mortal:
     """An adapter whose process dies around one settlement."""
@@ -30,10 +33,10 @@ class Mortal:
     async def settle(self, settlements: Any, **options: Any) -> Any:
         self._left -= 1
         if self._left == 0 and self._moment == "before":
-            os._exit(9)
+            os._exit(KILLED)
         answer = await self._adapter.settle(settlements, **options)
         if self._left == 0:
-            os._exit(9)
+            os._exit(KILLED)
         return answer
 
 
