@@ -237,7 +237,14 @@ async def test_a_connection_without_a_transaction_is_refused(tmp_path: Path) -> 
         assert await claim(env) == []
 
 
-@pytest.mark.parametrize("url", ["sqlite", "postgres_url", "mysql_url"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite",
+        pytest.param("postgres_url", marks=pytest.mark.postgres),
+        pytest.param("mysql_url", marks=pytest.mark.mysql),
+    ],
+)
 async def test_a_hundred_commits_and_rollbacks(
     url: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -136,8 +137,10 @@ def job_with(annotation: Any, value: Any) -> Job:
     return Carrier.model_construct(value=value) if value is not None else Carrier(value=None)
 
 
-def name_of(case: object) -> str:
-    return repr(case)[:40]
+def name_of(value: object) -> str:
+    """Stable from process to process: no addresses, no order of a set."""
+    text = repr(sorted(value, key=repr)) if isinstance(value, set | frozenset) else repr(value)
+    return re.sub(r" at 0x[0-9a-f]+", "", text)[-40:]
 
 
 @pytest.mark.parametrize(("annotation", "value"), TRAVELS, ids=name_of)
