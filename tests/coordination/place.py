@@ -139,24 +139,13 @@ async def place(url: str, folder: Path, store: str | None = None) -> AsyncIterat
     manager = Manager(settings=here.settings())
     try:
         for adapter in manager.route.adapters:
-            await _set_up(adapter)
+            await adapter.setup(["default"])
+            await adapter.aclose()
         yield here
     finally:
         here.end()
         for adapter in manager.route.adapters:
             await _clean(adapter, here)
-
-
-async def _set_up(adapter: Adapter) -> None:
-    """A database cannot be opened before it has its tables; SQS and Kafka are asked through an open connection."""
-    if adapter.capabilities.driver == "database":
-        await adapter.setup([])
-        return
-    await adapter.open()
-    try:
-        await adapter.setup(["default"])
-    finally:
-        await adapter.aclose()
 
 
 async def _clean(adapter: Adapter, here: Place) -> None:
