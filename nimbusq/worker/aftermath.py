@@ -6,9 +6,11 @@ import asyncio
 import inspect
 import logging
 from collections import Counter, defaultdict
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from nimbusq import context as contexts
+from nimbusq.batch import SentBatch
 from nimbusq.driver import (
     BatchState,
     Cancelled,
@@ -22,7 +24,7 @@ from nimbusq.driver import (
     Settlement,
     SettleStatus,
 )
-from nimbusq.errors import JobError, JobFailed
+from nimbusq.errors import BatchNotFound, JobError, JobFailed, StoreError
 from nimbusq.jobs import Job
 from nimbusq.observe import Observers
 from nimbusq.outcome import described
@@ -36,7 +38,8 @@ HOOK_PATIENCE: Final = 30.0
 
 
 class Aftermath:
-    """Owned by the worker's event loop. `hooks` are the tasks of `failed()` hooks under way, awaited at shutdown."""
+    """Owned by the worker's event loop. `hooks` are the tasks of `failed()` hooks, and of what
+    else follows an end, awaited at shutdown."""
 
     def __init__(self, observers: Observers) -> None:
         self._observers = observers
@@ -65,6 +68,10 @@ class Aftermath:
                 await self._tell(claim, "cancelled", reason)
         if answer.batch is not None and answer.batch.finished:
             await self.batch_finished(answer.batch.state)
+        elif answer.batch is not None and answer.batch.state.cancelled and settlement.failed is not None:
+            self._start(
+                self._cancel_rest(run, answer.batch.state), f"cancelling batch {answer.batch.state.id}"
+            )
 
     async def _tell(self, claim: Claim, event: str, *details: Any, count: bool = True) -> None:
         if count:
@@ -119,9 +126,20 @@ class Aftermath:
         job = run.job or _unrun(run)
         if job is None or type(job).failed is Job.failed or run.error is None:
             return
-        task = asyncio.create_task(self._failed_hook(run, job), name=f"failed() of {run.claim.id}")
+        self._start(self._failed_hook(run, job), f"failed() of {run.claim.id}")
+
+    def _start(self, hook: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(hook, name=name)
         self.hooks.add(task)
         task.add_done_callback(self.hooks.discard)
+
+    async def _cancel_rest(self, run: Run, state: BatchState) -> None:
+        """A failed member has cancelled its batch: end what is delayed and stop what runs, before a worker comes upon
+        it."""
+        try:
+            await SentBatch(state, run.around.manager).cancel()
+        except (StoreError, BatchNotFound) as error:
+            log.warning("members of the cancelled batch %s end when they are due: %s", state.id, error)
 
     async def _failed_hook(self, run: Run, job: Job) -> None:
         assert run.error is not None, "checked before the task was made"

@@ -214,6 +214,23 @@ async def test_cancel_on_failure_cancels_the_rest(here: Place) -> None:
         assert len(here.notes("catch")) == 1, "cancelled members have no catch"
 
 
+async def test_cancel_on_failure_ends_what_is_delayed_and_stops_what_runs(here: Place) -> None:
+    async with here.manager() as manager:
+        members = [
+            dispatch(shop.step, "long", 60.0).priority(1),
+            dispatch(shop.broken, "bad").delay(0.2),
+            dispatch(shop.step, "later").delay(3600),
+        ]
+        batch = await with_callbacks(Batch(members).cancel_on_failure()).send()
+        async with workers(Worker(manager, lease=1)):
+            await here.until(lambda: bool(here.notes("finally")), "the batch's end", within=10)
+            await here.until_empty(manager)
+        state = await batch.refresh()
+        assert (state.total, state.pending, state.failed) == (3, 0, 3)
+        assert here.counts("end") == {}
+        assert len(here.notes("catch")) == 1
+
+
 class Grow(Job, backoff=0.05):
     """Adds three members to its own batch; fails once after that."""
 
