@@ -12,6 +12,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "a machine that others use", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("a machine that others use")
 
 SERVERS: Mapping[str, str] = MappingProxyType(
     {

@@ -16,7 +16,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "index_source.py"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.timeout(300)  # it downloads
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]  # it downloads
 
 JOBS = dedent(
     """
