@@ -119,6 +119,7 @@ def test_a_worker_in_burst_mode_runs_what_is_there_and_ends(shell: Shell) -> Non
     assert (group["kind"], group["count"]) == ("ValueError", 1)
 
 
+@pytest.mark.slow
 def test_failed_jobs_are_shown_retried_and_forgotten(shell: Shell) -> None:
     failed = shell.send("shop.boom, 7")
     shell.run("work", "--app", "shop", "--burst")
@@ -132,6 +133,7 @@ def test_failed_jobs_are_shown_retried_and_forgotten(shell: Shell) -> None:
     shell.run("failed", "show", failed, code=5)
 
 
+@pytest.mark.slow
 def test_jobs_and_queues_are_listed_cancelled_paused_and_explained(shell: Shell) -> None:
     job = shell.send("shop.Greet(name='ada')")
     assert [view["id"] for view in shell.json("jobs", "list")] == [job]
@@ -151,6 +153,7 @@ def test_jobs_and_queues_are_listed_cancelled_paused_and_explained(shell: Shell)
     shell.run("jobs", "show", "no-such-job", code=5)
 
 
+@pytest.mark.slow
 def test_schedules_are_listed_triggered_and_paused(shell: Shell) -> None:
     listed = {one["name"]: one for one in shell.json("schedule", "list", "--app", "shop")}
     assert listed["nightly"]["spec"]["tz"] == "Europe/Berlin"
@@ -170,6 +173,7 @@ def test_schedules_are_listed_triggered_and_paused(shell: Shell) -> None:
     assert listed == {"nightly": True, "hourly": False}
 
 
+@pytest.mark.slow
 def test_migrations_of_an_sqlite_file(shell: Shell) -> None:
     assert "schema" in shell.run("migrate", "up")
     shell.run("migrate", "up")
@@ -238,6 +242,7 @@ def test_a_third_signal_ends_at_once(shell: Shell) -> None:
     assert worker.wait(5) == 130
 
 
+@pytest.mark.slow
 def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_process(shell: Shell) -> None:
     shell.send("shop.stubborn")
     worker = shell.start("work", "--app", "shop", "--shutdown-timeout", "0.5", "--log-level", "debug")
