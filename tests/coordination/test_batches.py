@@ -273,12 +273,14 @@ async def test_kills_around_the_last_settlement_count_the_member_once(shared: Pl
     async with shared.manager() as manager:
         batch = await with_callbacks(Batch([shop.step.bind("m")])).send()
         shared.start("nursery", 1, LEASE=0.8, DIE="before:1,after:1", CONCURRENCY=1)
-        await shared.until(lambda: bool(shared.notes("finally")), "the batch's end", 10)
-        await shared.until_empty(manager)
+        await shared.until_empty(manager, within=15)
         state = await batch.refresh()
         assert (state.total, state.pending, state.failed) == (1, 0, 0)
         assert shared.counts("end") == {"m": 2}
-        assert (len(shared.notes("then")), len(shared.notes("finally"))) == (1, 1)
+        for callback in ("then", "finally"):  # the worker that died may have claimed it, but it is one job
+            view = await manager.require("jobs", "").get(derived_id(batch.id, callback))
+            assert view.state == "done"
+            assert 1 <= len(shared.notes(callback)) <= view.attempt <= 2
 
 
 async def test_a_callback_whose_worker_dies_runs_again_elsewhere(shared: Place) -> None:

@@ -9,6 +9,7 @@ from nimbusq import Batch, Chain, Worker, dispatch, dispatch_many
 from nimbusq.failed import retry
 from tests.coordination.place import Place, workers
 from tests.coordination.programs import shop
+from tests.coordination.test_chains import assert_queued_once
 from tests.coordination.test_overlap import most_at_once
 from tests.coordination.test_rates import assert_within
 from tests.coordination.test_unique import fifty_sends
@@ -54,9 +55,9 @@ async def test_kills_at_every_window_of_a_chain_queue_each_link_once(beside: Pla
     async with beside.manager():
         await Chain(*(dispatch(shop.step, f"l{n}") for n in range(3))).send()
         beside.start("nursery", 1, LEASE=0.8, DIE="before:1,after:1," * 3, CONCURRENCY=1)
-        await beside.until(lambda: beside.counts("end")["l2"] == 2, "the last link")
-        await asyncio.sleep(0.5)
-        assert beside.counts("end") == {"l0": 2, "l1": 2, "l2": 2}
+        await beside.until(lambda: beside.counts("end")["l2"] >= 2, "the last link")
+        await asyncio.sleep(1.0)
+        assert_queued_once(beside, 3)
 
 
 async def test_plain_jobs_fail_into_the_store_and_come_back_from_it(beside: Place) -> None:
