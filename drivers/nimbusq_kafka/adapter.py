@@ -87,7 +87,12 @@ class KafkaAdapter:
             await part.aclose()
 
     async def setup(self, queues: Sequence[str]) -> None:
-        await self._cluster.setup(queues)
+        """Create the topics, by a client of its own: the adapter need not be open, and nothing is left open."""
+        fresh = type(self)(self._config)
+        try:
+            await fresh._cluster.setup(queues)
+        finally:
+            await fresh._cluster.aclose()
 
     # --- push --------------------------------------------------------------------------------------------------
 

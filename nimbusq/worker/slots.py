@@ -28,10 +28,6 @@ class Slots:
         self._changed = asyncio.Event()
         self._took = asyncio.Event()
 
-    @property
-    def idle(self) -> bool:
-        return self.free == self.concurrency
-
     def lanes(self) -> tuple[Lane, ...]:
         """What may be claimed now, queue by queue; a queue without a free slot has limit 0."""
         free = self.free
