@@ -61,7 +61,7 @@ def _psycopg(connection: Any) -> Adopted:
 
 def _aiosqlite(connection: Any) -> Adopted:
     _check_begun(connection.in_transaction or connection.isolation_level is not None)
-    return AiosqliteClient(connection), "numbered"
+    return AiosqliteClient(connection), "named"
 
 
 def _aiomysql(connection: Any) -> Adopted:

@@ -25,8 +25,8 @@ from typing import Final, Literal
 
 from nimbusq.errors import ConfigError
 
-Style = Literal["numbered", "dollar", "pyformat"]
-"""``?1`` and ``$1`` with a sequence, ``%(name)s`` with a mapping."""
+Style = Literal["named", "dollar", "pyformat"]
+"""``$1`` with a sequence; ``:name`` and ``%(name)s`` with a mapping."""
 
 _SQL: Final = files("nimbusq_database") / "sql"
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -138,7 +138,10 @@ def _find(dialect: str, name: str) -> Traversable:
 def _part(text: str, style: Style) -> Part:
     text = text.removesuffix(";")
     names = tuple(dict.fromkeys(match[1] for match in _PARAMETER.finditer(text)))
-    if style == "pyformat":
-        return Part(_PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")), names)
-    sign = {"numbered": "?", "dollar": "$"}[style]
-    return Part(_PARAMETER.sub(lambda found: f"{sign}{names.index(found[1]) + 1}", text), names)
+    match style:
+        case "named":
+            return Part(text, names)
+        case "pyformat":
+            return Part(_PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")), names)
+        case "dollar":
+            return Part(_PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text), names)

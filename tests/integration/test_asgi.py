@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sqlite3
+from contextlib import closing
 import subprocess
 import sys
 import time
@@ -118,5 +119,5 @@ async def test_a_job_longer_than_the_grace_is_handed_back_without_an_attempt(ser
         depth = await manager.depth()
         assert (depth.pending, depth.delayed, depth.running) == (1, 0, 0)
     path = server.url.removeprefix("sqlite:///")
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         assert db.execute("select attempts from nimbusq_jobs").fetchall() == [(0,)]

@@ -38,16 +38,16 @@ class SqliteClient:
         return self._connection.executemany(part.text, bound_rows(part, rows)).rowcount
 
 
-def bound(part: Part, parameters: Mapping[str, Any]) -> list[Any]:
+def bound(part: Part, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters as SQLite takes them, with the time."""
     now = time.time()
-    return [now if name == "now" else _value(parameters[name]) for name in part.names]
+    return {name: now if name == "now" else _value(parameters[name]) for name in part.names}
 
 
-def bound_rows(part: Part, rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Any]]:
+def bound_rows(part: Part, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """The same for many rows at once, none of which holds a list."""
     now = time.time()
-    return ([now if name == "now" else row[name] for name in part.names] for row in rows)
+    return ({name: now if name == "now" else row[name] for name in part.names} for row in rows)
 
 
 def _value(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def make(tmp_path: Path) -> Callable[[], DatabaseAdapter]:
 
 
 def tables(path: Path) -> set[str]:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         found = {
             name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")
         }
@@ -66,7 +67,7 @@ async def test_a_schema_that_is_too_old_is_refused(
     make: Callable[[], DatabaseAdapter], tmp_path: Path
 ) -> None:
     await make().setup([])
-    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
         connection.execute("update shop_migrations set version = 0")
     connection.close()
     with pytest.raises(SchemaMismatch, match="nimbusq migrate up"):
@@ -77,7 +78,7 @@ async def test_a_newer_schema_serves_but_is_not_undone(
     make: Callable[[], DatabaseAdapter], tmp_path: Path
 ) -> None:
     await make().setup([])
-    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
         connection.execute("insert into shop_migrations values (99, 'later', '', 0)")
     connection.close()
     adapter = make()
@@ -92,7 +93,7 @@ async def test_a_migration_that_was_edited_is_found(
     make: Callable[[], DatabaseAdapter], tmp_path: Path
 ) -> None:
     await make().setup([])
-    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
         connection.execute("update shop_migrations set sha256 = 'other'")
     connection.close()
     async with make().migrations.connected() as migrations:
@@ -101,7 +102,7 @@ async def test_a_migration_that_was_edited_is_found(
 
 
 async def test_the_raw_sql_does_the_same(make: Callable[[], DatabaseAdapter], tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
         connection.executescript(sql("sqlite", prefix="shop"))
     connection.close()
     adapter = make()

@@ -44,9 +44,9 @@ def test_all_dialects_have_the_same_statements() -> None:
 
 def test_a_parameter_is_written_as_the_client_wants_it() -> None:
     source = "select :a, :b2, :a::text, '{p}x' from {p}jobs where id {in ids} -- :not\n"
-    (numbered,) = statements("sqlite").compile(source)
-    assert numbered.text.startswith("select ?1, ?2, ?1::text, 'shop_x' from shop_jobs where id in (select")
-    assert numbered.names == ("a", "b2", "ids", "not")
+    (named,) = statements("sqlite").compile(source)
+    assert named.text.startswith("select :a, :b2, :a::text, 'shop_x' from shop_jobs where id in (select")
+    assert named.names == ("a", "b2", "ids", "not")
     (dollar,) = statements("postgres").compile("select :a, :b2, :a::text from {p}jobs where id {in ids};\n")
     assert dollar.text == "select $1, $2, $1::text from shop_jobs where id = any ($3::text[])"
     assert dollar.names == ("a", "b2", "ids")
