@@ -5,11 +5,11 @@ import os
 import signal
 import socket
 import sqlite3
-from contextlib import closing
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
