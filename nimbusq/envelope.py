@@ -15,11 +15,12 @@ write them), and a version greater than `VERSION` is not read but kept for a new
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, Literal
 
 from nimbusq import header as headers
@@ -30,6 +31,7 @@ VERSION: Final = 1
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_quoted = json.encoder.encode_basestring
 
 
 def check_name(kind: str, name: object) -> str:
@@ -144,7 +146,7 @@ class Callback:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: see `_alike`
 class Envelope:
     """One job as it was asked for. Durations are seconds; `delay` counts from the push, on the store's clock."""
 
@@ -187,18 +189,15 @@ class Envelope:
 
     def to_wire(self) -> bytes:
         """The bytes that travel and are stored."""
-        header: dict[str, Any] = {"v": VERSION, "id": self.id, "name": self.name, "queue": self.queue}
-        for name, default in _PLAIN:
-            value = getattr(self, name)
-            if value != default:
-                header[name] = value
-        for name in _PARTS:
-            part = getattr(self, name)
-            if part is not None:
-                header[name] = _part_to_header(part)
-        if self.extra:
-            header.update(self.extra)
-        return _encode(header).encode("utf-8", "surrogatepass") + b"\n" + self.body
+        values = self.__dict__
+        if any(map(values.__getitem__, _VARIED)):
+            given = {name: value for name in _OPTIONAL if (value := values[name]) != _DEFAULTS[name]}
+            given |= {name: _part_to_header(part) for name in _PARTS if (part := values[name]) is not None}
+            rest = _header_text(self.name, self.queue, {**given, **self.extra})
+        else:
+            rest = _plain_header(self.name, self.queue, *map(values.__getitem__, _SIMPLE))
+        head = f'{{"v":{VERSION},"id":{_quoted(self.id)},{rest}'
+        return head.encode("utf-8", "surrogatepass") + b"\n" + self.body
 
     def to_text(self) -> str:
         """The wire form as a str that survives JSON, for envelopes inside envelopes."""
@@ -210,18 +209,6 @@ class Envelope:
         return decode(text.encode("utf-8", "surrogateescape"))
 
 
-_PLAIN: Final[tuple[tuple[str, Any], ...]] = (
-    ("max_attempts", 4),
-    ("priority", 5),
-    ("delay", 0.0),
-    ("expires_in", None),
-    ("timeout", None),
-    ("batch_id", None),
-    ("tags", ()),
-    ("silenced", False),
-    ("trace", {}),
-    ("meta", {}),
-)
 _PARTS: Final[dict[str, type]] = {
     "unique": Unique,
     "overlap": Overlap,
@@ -229,7 +216,69 @@ _PARTS: Final[dict[str, type]] = {
     "chain": ChainRest,
     "callback": Callback,
 }
-_KNOWN: Final = frozenset({"v", "id", "name", "queue", *(name for name, _ in _PLAIN), *_PARTS})
+_SIMPLE: Final = (
+    "max_attempts",
+    "priority",
+    "delay",
+    "expires_in",
+    "timeout",
+    "batch_id",
+    "tags",
+    "silenced",
+)
+_OPTIONAL: Final = (*_SIMPLE, "trace", "meta")
+_VARIED: Final = (*_PARTS, "trace", "meta", "extra")
+"""Fields that are seldom set, and then differ from job to job."""
+_DEFAULTS: Final[dict[str, Any]] = {
+    spec.name: spec.default if spec.default_factory is MISSING else spec.default_factory()
+    for spec in fields(Envelope)
+}
+_KNOWN: Final = frozenset({"v", "id", "name", "queue", *_OPTIONAL, *_PARTS})
+
+
+# --- jobs of one kind --------------------------------------------------------------------------------------------
+# The headers of plain jobs of one kind differ in the id only: the rest is written once, read once and checked once.
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _plain_header(name: str, queue: str, *simple: Any) -> str:
+    """The header after the id, from the values of `_SIMPLE`."""
+    given = {field: value for field, value in zip(_SIMPLE, simple, strict=True) if value != _DEFAULTS[field]}
+    return _header_text(name, queue, given)
+
+
+def _header_text(name: str, queue: str, given: Mapping[str, Any]) -> str:
+    return _encode({"name": name, "queue": queue, **given})[1:]
+
+
+_KIND: Final = re.compile(rb'\{"v":%d,"id":"([ !#-\[\]-~]+)(".{,512})' % VERSION)
+"""A header as `to_wire` begins it: its id (printable, nothing escaped), and the rest that tells the kind of job."""
+_DIFFERENT: Final = (b'"trace":', b'"meta":')
+"""Parts that could be changed in place, and must not be shared."""
+
+
+def _alike(line: bytes, body: bytes) -> Envelope | None:
+    """The envelope as a copy of another one of its kind; None for a header that must be read for itself.
+
+    The fields are copied as a whole: to set twenty frozen ones takes as long as all the rest of the reading.
+    """
+    found = _KIND.fullmatch(line)
+    template = _template(found[2]) if found else None
+    if found is None or template is None:
+        return None
+    envelope = object.__new__(Envelope)
+    envelope.__dict__.update(template.__dict__, id=found[1].decode(), body=body, trace={}, meta={}, extra={})
+    return envelope
+
+
+@functools.lru_cache(maxsize=1024)
+def _template(rest: bytes) -> Envelope | None:
+    """An envelope with that header after its id, if it can be read and shared."""
+    if any(part in rest for part in _DIFFERENT):
+        return None
+    line = b'{"v":%d,"id":"_' % VERSION + rest
+    envelope = _decode(line, line, b"")
+    return envelope if isinstance(envelope, Envelope) and not envelope.extra else None
 
 
 def _part_to_header(part: Any) -> dict[str, Any]:
@@ -258,6 +307,10 @@ class Unreadable:
 def decode(raw: bytes) -> Envelope | Unreadable:
     """Read the wire form. Never raises: what cannot be read comes back as `Unreadable` with its raw bytes."""
     line, _, body = raw.partition(b"\n")
+    return _alike(line, body) or _decode(raw, line, body)
+
+
+def _decode(raw: bytes, line: bytes, body: bytes) -> Envelope | Unreadable:
     try:
         header = headers.read(line)
     except (ValueError, RecursionError) as error:

@@ -279,3 +279,45 @@ def test_name_and_key_cannot_be_confused() -> None:
     composed, decomposed = ("k", "\u00e9"), ("k", "e\u0301")
     digests = {digest(*pair) for pair in [*pairs, composed, decomposed]}
     assert len(digests) == len(pairs) + 2
+
+
+# --- envelopes of one kind are read by a copy ------------------------------------------------------------------
+
+PLAIN = '{"v":1,"id":"%s","name":"J","queue":"q"%s}'
+
+
+def test_envelopes_of_one_kind_share_nothing_that_could_be_changed() -> None:
+    first, second = (decode((PLAIN % (job_id, "") + "\n{}").encode()) for job_id in ("a", "b"))
+    assert isinstance(first, Envelope)
+    assert isinstance(second, Envelope)
+    assert (first.id, second.id) == ("a", "b")
+    for name in ("trace", "meta", "extra"):
+        getattr(first, name)["x"] = "y"
+        assert getattr(second, name) == {}
+    assert decode((PLAIN % ("c", "") + "\n{}").encode()) == Envelope(id="c", name="J", queue="q")
+
+
+@pytest.mark.parametrize(
+    ("job_id", "more", "expected"),
+    [
+        ("\\u0041", "", "A"),
+        ("é", "", "é"),
+        ("a", ',"id":"b"', None),
+        ("", "", None),
+        ("\x7f", "", None),
+        ("a", ',"priority":11', None),
+        ("a", ',"nobody_knows":1', "a"),
+    ],
+)
+def test_headers_that_need_more_than_a_copy(job_id: str, more: str, expected: str | None) -> None:
+    for _ in range(2):  # the second one might be a copy of the first
+        read = decode((PLAIN % (job_id, more) + "\n{}").encode())
+        assert (read.id if isinstance(read, Envelope) else None) == expected
+
+
+def test_parts_that_two_of_a_kind_share_are_read_in_full() -> None:
+    envelope = ENVELOPES["every_option"]
+    kind = replace(envelope, trace={}, meta={}, extra={})
+    for _ in range(2):
+        assert decode(kind.to_wire()) == kind
+        assert decode(envelope.to_wire()) == envelope
