@@ -6,12 +6,13 @@ import asyncio
 import os
 import secrets
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -87,6 +88,21 @@ class Place:
             )
         self.started.append(process)
         return process
+
+    def freeze(self, process: subprocess.Popen[str]) -> None:
+        """Stop a process, for SIGCONT to let it go on, while it holds nothing that others wait for.
+
+        SQLite has one writer at a time, so while this process is it, the other is inside no write. A server ends a
+        statement by itself, whoever sleeps.
+        """
+        with ExitStack() as stack:
+            if self.url.startswith("sqlite"):
+                file = stack.enter_context(
+                    closing(sqlite3.connect(self.folder / "jobs.db", timeout=10, isolation_level=None))
+                )
+                file.execute("begin immediate")
+            process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def notes(self, event: str) -> list[list[str]]:
         """The ledger's lines of one event: what handlers noted, word by word, with the monotonic time first."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from nimbusq import Batch, Chain, Worker, dispatch, dispatch_many
 from nimbusq.failed import retry
 from tests.coordination.place import Place, workers
@@ -12,11 +14,12 @@ from tests.coordination.programs import shop
 from tests.coordination.test_chains import assert_queued_once
 from tests.coordination.test_overlap import most_at_once
 from tests.coordination.test_rates import assert_within
-from tests.coordination.test_unique import fifty_sends
+from tests.coordination.test_unique import KINDS, fifty_sends
 
 
-async def test_fifty_sends_from_five_processes_queue_one(beside: Place) -> None:
-    answers = await fifty_sends(beside)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_fifty_sends_from_five_processes_queue_one(beside: Place, kind: str) -> None:
+    answers = await fifty_sends(beside, kind)
     queued = [job_id for status, job_id in answers if status == "queued"]
     assert len(queued) == 1
     assert {job_id for status, job_id in answers if status == "duplicate"} == set(queued)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nimbusq import DuplicateJob, Job, Manager, Worker, dispatch, job
+from nimbusq import DuplicateJob, Job, Manager, Release, Worker, current_job, dispatch, job
 from nimbusq.batch import Batch
 from nimbusq.errors import InvalidOption, InvalidUniqueKey, PayloadTooLarge, StoreUnavailable
 from nimbusq.failed import retry
@@ -27,16 +27,20 @@ class Sync(Job):
         return f"account:{self.account}"
 
 
-async def fifty_sends(place: Place) -> list[tuple[str, str]]:
+KINDS = ["slot", "lock"]
+
+
+async def fifty_sends(place: Place, kind: str) -> list[tuple[str, str]]:
     """What five processes are told that send one unique job ten times each, all at once."""
-    told = (await asyncio.to_thread(place.start("sender", "k", 5, 10).communicate))[0]
+    told = (await asyncio.to_thread(place.start("sender", kind, "k", 5, 10).communicate))[0]
     answers = [(status, job_id) for status, job_id in (line.split() for line in told.splitlines())]
     assert len(answers) == 50, place.errors()
     return answers
 
 
-async def test_fifty_sends_from_five_processes_queue_one(shared: Place) -> None:
-    answers = await fifty_sends(shared)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_fifty_sends_from_five_processes_queue_one(shared: Place, kind: str) -> None:
+    answers = await fifty_sends(shared, kind)
     queued = [job_id for status, job_id in answers if status == "queued"]
     assert len(queued) == 1
     assert {job_id for status, job_id in answers if status == "duplicate"} == {queued[0]}
@@ -44,11 +48,14 @@ async def test_fifty_sends_from_five_processes_queue_one(shared: Place) -> None:
         assert (await manager.depth()).pending == 1
 
 
-async def test_fifty_sends_from_fifty_tasks_queue_one(here: Place) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_fifty_sends_from_fifty_tasks_queue_one(here: Place, kind: str) -> None:
     async with here.manager() as manager:
 
         async def send() -> tuple[str, str]:
-            receipt = await dispatch(shop.step, "one").unique("k", on_duplicate="return").send()
+            job = dispatch(shop.step, "one")
+            unique = job.unique("k", on_duplicate="return") if kind == "slot" else job.unique_for(key="k")
+            receipt = await unique.send()
             return receipt.status, receipt.id
 
         answers = await asyncio.gather(*(send() for _ in range(50)))
@@ -68,10 +75,10 @@ async def holds(key: str = "k") -> bool:
 async def test_the_slot_is_held_through_delay_retry_and_release_and_freed_when_done(here: Place) -> None:
     async with here.manager() as manager:
         held: list[bool] = []
-        for builder in (
-            dispatch(shop.step, "delayed").delay(0.3),
-            dispatch(shop.flaky, "flaky", 2),
-            dispatch(shop.patient, "patient", 3, 0.1),
+        for builder, attempts in (
+            (dispatch(shop.step, "delayed").delay(0.3), 1),
+            (dispatch(shop.flaky, "flaky", 2), 3),
+            (dispatch(shop.patient, "patient", 3, 0.1), 1),
         ):
             receipt = await builder.unique("k").send()
             probe = dispatch(builder.disarm()[0]).unique("k", on_duplicate="return")
@@ -84,6 +91,9 @@ async def test_the_slot_is_held_through_delay_retry_and_release_and_freed_when_d
                     held.append(other.status == "duplicate")
                     await asyncio.sleep(0.02)
                 await here.until_empty(manager)
+            view = await receipt.refresh()
+            assert view is not None
+            assert (view.state, view.attempt) == ("done", attempts), "its own key did not refuse it"
             again = await probe.send()
             assert again.status == "queued"
             await again.cancel()
@@ -108,8 +118,8 @@ async def test_the_slot_is_freed_when_the_job_failed_for_good(here: Place) -> No
 
 async def test_the_slot_is_freed_when_the_job_is_cancelled(here: Place) -> None:
     async with here.manager():
-        receipt = await dispatch(shop.step, "one").delay(3600).unique("k").send()
-        assert await holds()
+        receipt = await dispatch(shop.step, "one").delay(hours=24).unique("k").send()
+        assert await holds(), "a delayed job has its slot from the send on"
         assert await receipt.cancel()
         assert not await holds()
 
@@ -199,6 +209,17 @@ async def test_the_lock_by_hand(here: Place) -> None:
         assert (await dispatch_unique(job)).status == "queued"
 
 
+async def test_the_lock_by_hand_lasts_an_hour(here: Place) -> None:
+    async with here.time_machine() as (_, advance):
+        assert await acquire_unique_lock(Sync(account=1)) is not None
+        await advance(3590)
+        assert await is_unique_locked(Sync(account=1))
+        assert await acquire_unique_lock(Sync(account=1)) is None
+        await advance(20)
+        assert not await is_unique_locked(Sync(account=1))
+        assert (await dispatch_unique(Sync(account=1))).status == "queued"
+
+
 async def test_keys_are_scoped_by_job_name_and_never_run_together(here: Place) -> None:
     async with here.manager() as manager:
         for builder in (
@@ -208,13 +229,15 @@ async def test_keys_are_scoped_by_job_name_and_never_run_together(here: Place) -
             dispatch(shop.step, "x").unique("\u00e9"),
             dispatch(shop.step, "x").unique("e\u0301"),
             dispatch(shop.step, "x").unique("é" * 128),
+            dispatch(shop.step, "x").unique("x" * 256),
+            dispatch(shop.step, "x").unique("x" * 255 + "y"),
             dispatch(shop.step, "x").unique("data.id' OR '1'='1"),
         ):
             assert (await builder.send()).status == "queued"
-        assert (await manager.depth()).pending == 7
+        assert (await manager.depth()).pending == 9
 
 
-@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "x" * 257, "é" * 129])
+@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "x" * 257, "é" * 129, "€" * 86])
 async def test_a_key_that_breaks_the_rules_stores_nothing(here: Place, key: str) -> None:
     async with here.manager() as manager:
         with pytest.raises(InvalidUniqueKey):
@@ -261,23 +284,31 @@ async def test_a_unique_send_takes_every_other_option(here: Place) -> None:
         assert (await manager.depth()).pending == 0
 
 
-async def test_the_lock_is_held_through_retries_and_freed_by_the_last(here: Place) -> None:
+@pytest.mark.parametrize(("how", "ends"), [("retry", "failed"), ("release", "done")])
+async def test_the_lock_is_held_through_what_puts_the_job_back_and_freed_by_its_end(
+    here: Place, how: str, ends: str
+) -> None:
     @job(retries=1, backoff=0.3)
-    async def fails() -> None:
-        shop.note("start", "fails")
-        raise ValueError("again")
+    async def comes_back() -> None:
+        shop.note("start", "run")
+        if how == "retry":
+            raise ValueError("again")
+        if not current_job().releases:
+            raise Release(0.3)
 
     async with here.manager() as manager:
-        first = await dispatch(fails).unique_for(60, key="k").send()
+        first = await dispatch(comes_back).unique_for(60, key="k").send()
         async with workers(Worker(manager, lease=2)):
             await here.until(lambda: bool(here.counts("start")), "the first run")
             async with asyncio.timeout(5):
                 while (await first.refresh()).state != "delayed":
                     await asyncio.sleep(0.01)
-            during = await dispatch(fails).unique_for(60, key="k").send()
+            during = await dispatch(comes_back).unique_for(60, key="k").send()
             await here.until_empty(manager)
         assert (during.status, during.id) == ("duplicate", first.id)
-        assert (await dispatch(fails).unique_for(60, key="k").send()).status == "queued"
+        assert here.counts("start") == {"run": 2}
+        assert (await first.refresh()).state == ends
+        assert (await dispatch(comes_back).unique_for(60, key="k").send()).status == "queued"
 
 
 async def test_asking_takes_nothing_from_those_who_send(here: Place) -> None:
@@ -323,23 +354,24 @@ async def test_a_send_that_failed_leaves_the_key_free(here: Place, mode: str) ->
 async def test_a_stalled_worker_frees_nobody_elses_slot(shared: Place) -> None:
     """It is stopped for longer than its lease; its job ends as lost, another one takes the slot, then it goes on."""
     async with shared.manager(lease=1) as manager:
-        first = await dispatch(shop.step, "stalled", 0.3).retries(0).unique("k").send()
+        first = await dispatch(shop.held, "stalled").retries(0).unique("k").send()
         stalled = shared.start("worker", LEASE=1)
         await shared.until(lambda: bool(shared.counts("start")), "the start")
-        stalled.send_signal(signal.SIGSTOP)
+        shared.freeze(stalled)
         async with (
             workers(Worker(manager, "elsewhere", lease=1), Worker(manager, lease=1)),
             asyncio.timeout(15),
         ):
             while (await first.refresh()).state != "failed":
                 await asyncio.sleep(0.02)
-        second = await dispatch(shop.step, "second").unique("k").on_queue("later").send()
+        second = await dispatch(shop.held, "second").unique("k").on_queue("later").send()
         assert second.status == "queued"
+        shop.let_go("stalled")
         stalled.send_signal(signal.SIGCONT)
         await shared.until(
             lambda: bool(shared.counts("end")["stalled"]) or "lost" in shared.errors(), "its end", 10
         )
         await asyncio.sleep(0.5)
-        third = await dispatch(shop.step, "third").unique("k", on_duplicate="return").send()
+        third = await dispatch(shop.held, "third").unique("k", on_duplicate="return").send()
         assert (third.status, third.id) == ("duplicate", second.id)
         assert (await first.refresh()).state == "failed", "the stalled run settled nothing"

@@ -41,6 +41,23 @@ async def step(name: str, seconds: float = 0.0) -> None:
 
 
 @job(backoff=0.05)
+async def held(name: str) -> None:
+    """Runs until `let_go(name)`."""
+    note("start", name, current_job().attempt)
+    while not _gate(name).exists():
+        await asyncio.sleep(0.02)
+    note("end", name)
+
+
+def let_go(name: str) -> None:
+    _gate(name).touch()
+
+
+def _gate(name: str) -> Path:
+    return Path(f"{os.environ['LEDGER']}.{name}.gate")
+
+
+@job(backoff=0.05)
 async def flaky(name: str, failures: int) -> None:
     """Fails that often, then succeeds."""
     note("start", name, current_job().attempt)
