@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from typing import Any
 
 import pytest
 
-from nimbusq import Job, Worker, dispatch
-from nimbusq.errors import InvalidOption
+from nimbusq import Batch, Job, Worker, dispatch
+from nimbusq.errors import InvalidJob, InvalidOption
+from nimbusq.ids import derived_id
 from nimbusq.overlap import WithoutOverlapping
 from tests.coordination.place import Place, workers
 from tests.coordination.programs import shop
@@ -93,15 +95,31 @@ async def test_three_ways_to_ask_share_one_key_space(here: Place) -> None:
         assert here.counts("end") == {"hook": 1, "builder": 1, "wrapper": 1}
 
 
-async def test_blocked_jobs_keep_their_attempts_and_are_counted_as_released(here: Place) -> None:
-    async with here.manager() as manager:
-        holder = await dispatch(shop.step, "holder", 1.0).without_overlapping("k").send()
-        async with workers(Worker(manager, lease=2, concurrency=5)):
-            await here.until(lambda: bool(here.counts("start")), "the holder's start")
-            blocked = await dispatch(shop.step, "blocked").without_overlapping("k", release_after=0.05).send()
-            await here.until_empty(manager)
-        assert holder.id != blocked.id
-        assert [line[3] for line in here.notes("start") if line[2] == "blocked"] == ["1"]
+async def test_a_blocked_job_keeps_its_slot_and_its_batch_waits_for_it(here: Place) -> None:
+    key = "é" * 128  # as long as a key may be
+    async with here.manager() as manager, workers(Worker(manager, lease=2, concurrency=5)):
+        await dispatch(shop.held, "holder").without_overlapping(key).send()
+        await here.until(lambda: bool(here.counts("start")), "the holder's start")
+        slot = (
+            await dispatch(shop.held, "slot").unique("k").without_overlapping(key, release_after=0.1).send()
+        )
+        batch = await Batch(
+            [dispatch(shop.held, "member").without_overlapping(key, release_after=0.1)]
+        ).send()
+        for job_id in (slot.id, derived_id(batch.id, 0)):
+            async with asyncio.timeout(10):
+                while (await manager.require("jobs", "").get(job_id)).releases < 2:
+                    await asyncio.sleep(0.02)
+        other = await dispatch(shop.held, "slot").unique("k", on_duplicate="return").send()
+        assert (other.status, other.id) == ("duplicate", slot.id)
+        state = await batch.refresh()
+        assert (state.total, state.pending, state.failed) == (1, 1, 0)
+        for name in ("holder", "slot", "member"):
+            shop.let_go(name)
+        await here.until_empty(manager)
+        state = await batch.refresh()
+        assert (state.pending, state.failed, state.finished) == (0, 0, True)
+    assert {line[2]: line[3] for line in here.notes("start")} == {"holder": "1", "slot": "1", "member": "1"}
 
 
 async def test_max_releases_ends_a_job_whose_key_stays_busy(here: Place) -> None:
@@ -165,9 +183,9 @@ async def test_twenty_blocks_cost_no_attempt(here: Place) -> None:
 
 async def test_a_live_holder_keeps_its_key_for_longer_than_expire_after(here: Place) -> None:
     """The seed's lock is not renewed: there, others run beside a job that takes longer than ten minutes."""
-    async with here.manager(lease=0.6) as manager:
-        for name, seconds in (("long", 1.5), ("next", 0.0)):
-            overlap = {"release_after": 0.1, "expire_after": 0.6}
+    async with here.manager(lease=1.2) as manager:
+        for name, seconds in (("long", 2.0), ("next", 0.0)):
+            overlap = {"release_after": 0.1, "expire_after": 1.2}
             await (
                 dispatch(shop.step, name, seconds)
                 .priority(1 + (name == "next"))
@@ -196,6 +214,23 @@ async def test_a_retry_frees_the_key_while_it_waits(here: Place) -> None:
 def test_options_out_of_range_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(InvalidOption):
         dispatch(shop.step, "x").without_overlapping("k", **options)
+
+
+async def test_a_wrapper_says_what_the_builder_says(here: Place) -> None:
+    """Nothing of the wrapper travels but the key and its rules."""
+    options: dict[str, Any] = {"limit": 2, "release_after": 9, "expire_after": 900, "max_releases": 5}
+    inner = Keyed(name_="x")
+    async with here.manager() as manager:
+        wrapped = await dispatch(WithoutOverlapping(inner, "k", **options)).send()
+        built = await dispatch(inner).without_overlapping("k", **options).send()
+        views = [await manager.require("jobs", "").get(receipt.id) for receipt in (wrapped, built)]
+        assert views[0].envelope.overlap == views[1].envelope.overlap
+        overlap = views[0].envelope.overlap
+        assert (overlap.key, overlap.limit, overlap.max_releases) == ("k", 2, 5)
+        assert (overlap.release_after, overlap.expire_after) == (9.0, 900.0)
+        assert views[0].envelope.name == "Keyed"
+        with pytest.raises(InvalidJob, match="does not define handle"):
+            await dispatch(WithoutOverlapping(Job(), "k")).send()
 
 
 def test_the_wrapper_has_the_jobs_own_defaults() -> None:
