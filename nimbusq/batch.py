@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from nimbusq.builder import Asked, Dispatch, build
 from nimbusq.callbacks import AnyCallback, CallbackJob, call_in_process, callback_envelope, disarm, taken
@@ -26,6 +26,8 @@ from nimbusq.registry import registry
 
 CHUNK: Final = 500
 """Members that one round trip adds."""
+ABANDONED_AFTER: Final = 86_400.0
+"""Seconds without any progress, after which a batch that is still open counts as left by its producer."""
 
 Member: TypeAlias = Job | Dispatch[Any] | Chain
 
@@ -332,6 +334,19 @@ async def _cancel_member(manager: Manager, member_id: str) -> None:
         if link.state not in ("done", "failed", "cancelled"):
             await cancel(manager, link.id, reason)
             return
+
+
+def stage_of(state: BatchState, now: float) -> Literal["open", "incomplete", "running", "finished"]:
+    """Where a batch stands at `now`, on the store's clock.
+
+    open: its producer may add more. incomplete: still open a day after its last progress, so that its producer
+    must be taken for dead; it fires nothing until it is sent again under its id, or cancelled. running: sealed.
+    """
+    if state.finished:
+        return "finished"
+    if state.sealed:
+        return "running"
+    return "incomplete" if now - state.updated_at >= ABANDONED_AFTER else "open"
 
 
 async def find_batch(batch_id: str, manager: Manager | None = None) -> SentBatch:

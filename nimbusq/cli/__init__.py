@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from nimbusq.cli.batches import batches
 from nimbusq.cli.control import jobs, queues
 from nimbusq.cli.demo import demo
 from nimbusq.cli.failed import failed
@@ -29,6 +30,7 @@ cli.add_typer(migrate, name="migrate")
 cli.add_typer(failed, name="failed")
 cli.add_typer(jobs, name="jobs")
 cli.add_typer(queues, name="queues")
+cli.add_typer(batches, name="batches")
 cli.add_typer(schedule, name="schedule")
 
 

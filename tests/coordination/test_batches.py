@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -26,8 +26,9 @@ from nimbusq import (
     job,
 )
 from nimbusq.batch import current_batch, find_batch, register_batch
+from nimbusq.builder import Dispatch
 from nimbusq.driver import BatchRecord, NewBatch
-from nimbusq.errors import InvalidJob, InvalidOption, StoreUnavailable
+from nimbusq.errors import InvalidJob, InvalidOption, NoManager, StoreUnavailable
 from nimbusq.failed import retry
 from nimbusq.ids import derived_id, new_id
 from nimbusq.testing.faults import FaultPlan, Faults, FaultyAdapter
@@ -42,37 +43,35 @@ def with_callbacks(batch: Batch) -> Batch:
 
 
 async def test_counts_and_callbacks_of_a_mixed_batch(here: Place) -> None:
+    """21 members on two workers of three slots; one fails in each of its four runs, one is a chain."""
+
     class Watch(Observer):
-        finished: ClassVar[list[BatchState]] = []
+        def __init__(self) -> None:
+            self.finished: list[BatchState] = []
 
         def batch_finished(self, batch: BatchState) -> None:
             self.finished.append(batch)
 
-    watch = Watch()
+    watches = Watch(), Watch()
     async with here.manager() as manager:
-        manager.observers.add(watch)
+        for watch in watches:
+            manager.observers.add(watch)
         members = [dispatch(shop.step, f"m{n}") for n in range(18)]
-        members += [dispatch(shop.flaky, "flaky", 2), dispatch(shop.broken, "broken")]
+        members += [dispatch(shop.flaky, "flaky", 2), dispatch(shop.flaky, "broken", 99)]
         chain = Chain(dispatch(shop.step, "link1"), dispatch(shop.step, "link2"))
         batch = await with_callbacks(Batch([*members, chain]).named("import")).send()
         assert (batch.state.total, batch.state.pending, batch.state.sealed) == (21, 21, True)
-        async with workers(Worker(manager, lease=2), Worker(manager, lease=2)):
+        async with workers(*(Worker(manager, lease=2, concurrency=3) for _ in range(2))):
             await here.until_empty(manager)
         state = await batch.refresh()
-        assert (state.total, state.pending, state.failed, state.processed, state.progress) == (
-            21,
-            0,
-            1,
-            21,
-            1.0,
-        )
-        assert state.finished
-        assert state.name == "import"
-        assert state.errors == ("broken: ValueError: broken",)
+        assert (state.total, state.pending, state.failed) == (21, 0, 1)
+        assert (state.processed, state.progress, state.finished, state.name) == (21, 1.0, True, "import")
+        assert state.errors == ("flaky: ValueError: broken",)
+        assert here.counts("start")["broken"] == 4
         assert here.counts("then") == {}
         assert [line[2:] for line in here.notes("finally")] == [[batch.id, "21", "0", "1"]]
-        assert len(here.notes("catch")) == 1
-        assert [finished.id for finished in watch.finished] == [batch.id]
+        assert [line[2:] for line in here.notes("catch")] == [[batch.id, derived_id(batch.id, 19)]]
+        assert [[ended.id for ended in watch.finished] for watch in watches] == [[batch.id]] * 2
         assert here.counts("end")["link2"] == 1
 
 
@@ -97,10 +96,12 @@ async def test_an_empty_batch_finishes_at_once(here: Place) -> None:
 
 
 async def test_every_tenth_member_dies_after_its_body(shared: Place) -> None:
+    """B06. Beside a thousand members that all succeed in the end runs a batch of a hundred, ten of which fail."""
     async with shared.manager() as manager:
         jobs = [
             dispatch(shop.suicidal if n % 10 == 9 else shop.step, f"m{n}").retries(50) for n in range(MEMBERS)
         ]
+        failing = await with_callbacks(Batch([*failing_members()])).send()
         batch = await with_callbacks(Batch(jobs)).send()
         shared.start("nursery", 3, LEASE=1, CONCURRENCY=8)
         least, deadline = MEMBERS, time.monotonic() + 90
@@ -112,10 +113,41 @@ async def test_every_tenth_member_dies_after_its_body(shared: Place) -> None:
         await shared.until_empty(manager)
         assert least >= 0
         assert (state.total, state.pending, state.failed) == (MEMBERS, 0, 0)
-        runs = shared.counts("end")
+        runs = {name: count for name, count in shared.counts("end").items() if name.startswith("m")}
         assert len(runs) == MEMBERS
         assert sum(runs.values()) >= MEMBERS + MEMBERS // 10, "a member that died was not run again"
-        assert (len(shared.notes("then")), len(shared.notes("finally"))) == (1, 1)
+        for callback in ("then", "finally"):
+            await assert_one_job(shared, manager, batch.id, callback)
+        state = await failing.refresh()
+        assert (state.total, state.pending, state.failed, len(state.errors)) == (100, 0, 10, 10)
+        await assert_one_job(shared, manager, failing.id, "finally")
+        for n in range(9, 100, 10):
+            await assert_one_job(shared, manager, failing.id, "catch", derived_id(failing.id, n))
+        assert failing.id not in shared.counts("then")
+        assert {line[3] for line in shared.notes("catch")} == {
+            derived_id(failing.id, n) for n in range(9, 100, 10)
+        }
+
+
+def failing_members() -> Iterator[Dispatch[None]]:
+    """A hundred, every tenth of which fails: by itself, or because its worker dies in its only run."""
+    for n in range(100):
+        match n % 20:
+            case 9:
+                yield dispatch(shop.broken, f"f{n}")
+            case 19:
+                yield dispatch(shop.suicidal, f"f{n}").retries(0)
+            case _:
+                yield dispatch(shop.step, f"f{n}").retries(50)
+
+
+async def assert_one_job(place: Place, manager: Manager, batch_id: str, kind: str, member: str = "") -> None:
+    """The callback was queued once and ran. A worker that died may have had it, which counts as an attempt."""
+    job_id = derived_id(batch_id, f"{kind}:{member}" if member else kind)
+    view = await manager.require("jobs", "").get(job_id)
+    assert view.state == "done"
+    runs = [line for line in place.notes(kind) if line[2] == batch_id and (not member or line[3] == member)]
+    assert 1 <= len(runs) <= view.attempt
 
 
 async def test_a_killed_producer_leaves_an_open_batch_that_can_be_continued(shared: Place) -> None:
@@ -150,17 +182,19 @@ async def test_a_batch_that_is_still_filled_does_not_finish(here: Place) -> None
 
 
 async def test_one_of_a_hundred_records_finishes_the_batch(here: Place) -> None:
-    async with here.manager() as manager:
-        store = manager.require("batches", "")
+    async with here.manager() as manager, here.manager() as elsewhere:
+        if not here.processes:
+            elsewhere = manager  # one process, one memory
+        stores = [one.require("batches", "") for one in (manager, elsewhere)]
         members = [shop.step.bind(f"m{n}") for n in range(100)]
-        batch = await Batch(members).send()
+        batch = await Batch(members).send(manager)
         records = [
             BatchRecord(batch_id=batch.id, member=derived_id(batch.id, n), failed=False) for n in range(100)
         ]
-        updates = await asyncio.gather(*(store.record(record) for record in records))
+        updates = await asyncio.gather(*(stores[n % 2].record(one) for n, one in enumerate(records)))
         assert [update.finished for update in updates].count(True) == 1
         assert all(update.counted for update in updates)
-        again = await store.record(records[0])
+        again = await stores[1].record(records[0])
         assert (again.counted, again.finished, again.state.pending) == (False, False, 0)
 
 
@@ -184,6 +218,23 @@ async def test_a_retried_failed_member_changes_no_counter(here: Place) -> None:
         after = await batch.refresh()
         assert (before.pending, before.failed) == (after.pending, after.failed) == (0, 1)
         assert len(here.notes("finally")) == 1
+
+
+async def test_a_failed_member_that_succeeds_later_repairs_nothing(here: Place) -> None:
+    """Its end was counted, and the callbacks have run."""
+    async with here.manager() as manager:
+        batch = await with_callbacks(
+            Batch([dispatch(shop.held, "m").expires(60).timeout(0.05).retries(0)])
+        ).send()
+        async with workers(Worker(manager, lease=2)):
+            await here.until_empty(manager)
+            shop.let_go("m")
+            assert (await retry([derived_id(batch.id, 0)])).retried == 1
+            await here.until(lambda: bool(here.counts("end")["m"]), "the second run")
+            await here.until_empty(manager)
+        state = await batch.refresh()
+        assert (state.total, state.pending, state.failed, state.progress) == (1, 0, 1, 1.0)
+        assert (len(here.notes("finally")), len(here.notes("catch")), here.notes("then")) == (1, 1, [])
 
 
 async def test_cancel_ends_what_has_not_started(here: Place) -> None:
@@ -277,10 +328,8 @@ async def test_kills_around_the_last_settlement_count_the_member_once(shared: Pl
         state = await batch.refresh()
         assert (state.total, state.pending, state.failed) == (1, 0, 0)
         assert shared.counts("end") == {"m": 2}
-        for callback in ("then", "finally"):  # the worker that died may have claimed it, but it is one job
-            view = await manager.require("jobs", "").get(derived_id(batch.id, callback))
-            assert view.state == "done"
-            assert 1 <= len(shared.notes(callback)) <= view.attempt <= 2
+        for callback in ("then", "finally"):
+            await assert_one_job(shared, manager, batch.id, callback)
 
 
 async def test_a_callback_whose_worker_dies_runs_again_elsewhere(shared: Place) -> None:
@@ -344,7 +393,7 @@ async def test_idle_workers_do_not_finish_a_batch_that_is_still_filled(
 
 
 async def test_send_returns_without_a_worker_and_at_once(here: Place) -> None:
-    async with here.manager():
+    async with here.manager() as manager:
         begin = time.monotonic()
         batch = await Batch([dispatch(shop.step, f"m{n}", 10.0) for n in range(21)]).send()
         assert time.monotonic() - begin < 1.0
@@ -352,6 +401,17 @@ async def test_send_returns_without_a_worker_and_at_once(here: Place) -> None:
         assert (state.total, state.pending, state.failed, state.errors) == (21, 21, 0, ())
         assert (state.finished_at, state.progress) == (None, 0.0)
         assert state.created_at <= state.updated_at
+        assert (state.name, state.cancelled, state.cancel_on_failure) == ("", False, False)
+        view = await manager.require("jobs", "").get(derived_id(batch.id, 0))
+        assert (view.queue, view.envelope.max_attempts, view.envelope.batch_id) == ("default", 4, batch.id)
+
+
+async def test_without_a_manager_it_says_so() -> None:
+    """A single send answers "disabled"; of a batch and of a chain there would be nothing to look at."""
+    with pytest.raises(NoManager, match=r"nimbusq\.boot"):
+        await Batch([dispatch(shop.step, "x")]).send()
+    with pytest.raises(NoManager, match=r"nimbusq\.boot"):
+        await Chain(dispatch(shop.step, "x")).send()
 
 
 # --- options and control -----------------------------------------------------------------------------------------
@@ -452,6 +512,27 @@ async def test_run_stores_nothing_and_takes_closures(here: Place) -> None:
     )
     assert (state.total, state.pending, state.failed) == (5, 0, 1)
     assert seen == [0, 1, 2, "three", 4, (5, 1)]
+
+
+async def test_run_runs_as_many_at_once_as_it_may() -> None:
+    running, most, calls = 0, 0, []
+
+    @job
+    async def busy() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        raise ValueError("once")
+
+    def caught(batch: BatchState, error: Exception) -> None:
+        calls.append((batch.failed, str(error)))
+
+    state = await Batch([busy.bind() for _ in range(10)]).catch(caught).run(concurrency=3)
+    assert most == 3
+    assert (state.failed, state.errors) == (10, ("once",) * 10)
+    assert calls == [(n, "once") for n in range(1, 11)], "once a member, which runs once"
 
 
 async def test_run_counts_fail_and_waits_for_releases() -> None:
