@@ -124,12 +124,17 @@ class DatabaseAdapter:
         async def body(transaction: Transaction) -> Sequence[Pushed]:
             return await push.push(transaction, envelopes)
 
+        async def short(transaction: Transaction) -> Sequence[Pushed]:
+            pushed = await plain.push(transaction, envelopes, self._database.dialect.carried)
+            return await body(transaction) if pushed is None else pushed
+
         if tx is not None:
             return await self._database.within(tx, body)
         locks = any(one.unique and one.unique.mode == "lock" for one in envelopes)
-        run = self._database.transact if locks else self._database.single
         try:
-            return await run(body)
+            if locks or not self._database.dialect.single:
+                return await self._database.transact(body)
+            return await self._database.single(short)
         except OutcomeUnknown as error:
             raise DispatchUncertain(envelopes[0].id) from error
 

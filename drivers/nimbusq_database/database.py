@@ -72,4 +72,4 @@ class Database:
     def _tell(self, tx: Transaction) -> None:
         if tx.topics:
             self.bell.ring(tx.topics)
-            self.dialect.announce(tx.topics)
+            self.dialect.announce(tx.topics - tx.told)

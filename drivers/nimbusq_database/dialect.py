@@ -54,6 +54,10 @@ class Dialect(Protocol):
         """Return when `rung` is set, when another process may have changed something, or after `seconds`."""
         ...
 
+    def carried(self, queue: str) -> str | None:
+        """What the next push to this queue should announce in its own statement; None where `announce` will."""
+        ...
+
     def announce(self, topics: Collection[str]) -> None:
         """Tell other processes, if they can be told."""
         ...

@@ -14,10 +14,11 @@ class Transaction:
     """Runs statements by their file names, and gathers what is due at its end.
 
     topics: what to wake waiting callers for once it is committed: queue names, and ``job:<id>``.
+    told: those that other processes hear of by its own statement.
     audited: testing mode; every transition is then written down in the same transaction.
     """
 
-    __slots__ = ("_client", "_events", "_statements", "_style", "audited", "topics")
+    __slots__ = ("_client", "_events", "_statements", "_style", "audited", "told", "topics")
 
     def __init__(
         self, client: Client, statements: Statements, *, audited: bool, style: Style | None = None
@@ -28,6 +29,7 @@ class Transaction:
         self._events: list[dict[str, Any]] = []
         self.audited = audited
         self.topics: set[str] = set()
+        self.told: set[str] = set()
 
     async def fetch(self, statement: str, **parameters: Any) -> Sequence[Row]:
         """Run a statement that answers rows."""

@@ -110,6 +110,10 @@ class MysqlDialect:
             async with asyncio.timeout(min(_POLL, seconds)):
                 await rung.wait()
 
+    def carried(self, queue: str) -> str | None:  # noqa: ARG002  # the protocol's
+        """Nothing: see `announce`."""
+        return None
+
     def announce(self, topics: Collection[str]) -> None:
         """Nobody can be told; other processes poll."""
 

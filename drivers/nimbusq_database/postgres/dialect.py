@@ -23,6 +23,8 @@ from nimbusq_database.transaction import Transaction
 T = TypeVar("T")
 
 _LOCK: Final = "select pg_advisory_xact_lock(hashtextextended($1, 0))"
+_NOTIFY: Final = "select pg_notify($1, $2), set_config('synchronous_commit', 'off', true)"
+"""Without waiting for the disk: what it tells of is there already, and nothing is lost with it."""
 _POLL: Final = 0.5
 """Seconds between two looks for news where nobody tells of them."""
 _POLL_BESIDE: Final = 1.0
@@ -104,6 +106,9 @@ class PostgresDialect:
             async with asyncio.timeout(min(poll, seconds)):
                 await rung.wait()
 
+    def carried(self, queue: str) -> str | None:
+        return self._notifier.carried(queue) if self._notifier else None
+
     def announce(self, topics: Collection[str]) -> None:
         if self._notifier:
             self._notifier.tell(topics)
@@ -132,7 +137,7 @@ class PostgresDialect:
 
     async def _notify(self, payload: str) -> None:
         async def work(client: Client) -> None:
-            await client.fetch((Part("select pg_notify($1, $2)", ("channel", "payload")),), sent)
+            await client.fetch((Part(_NOTIFY, ("channel", "payload")),), sent)
 
         sent = {"channel": self._channel, "payload": payload}
         await self.run(work, limit=2.0)

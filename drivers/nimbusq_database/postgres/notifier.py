@@ -1,8 +1,8 @@
-"""NOTIFY after commits: at once when it is quiet, at most one every 20 ms when it is not.
+"""NOTIFY: with a push's own commit when it is quiet, afterwards and at most one every 20 ms when it is not.
 
-Inside the pushing transaction it would serialize all commits of the database (PostgreSQL takes one lock for all
-notifying commits). So a task of the adapter's own sends it afterwards, for all that was pushed meanwhile. Should
-it get lost, pollers find the jobs.
+PostgreSQL takes one lock for all notifying commits, so that with every push it would serialize them. A push after
+a pause carries its notification itself, which spares a round trip and a commit; for those that follow at once a
+task of the adapter's own sends it afterwards. Should it get lost, pollers find the jobs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from nimbusq.errors import StoreError
 
-_SHORTEST_PAUSE: Final = 0.001
+_SHORTEST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.02
 _LONGEST: Final = 7_000
 """Bytes: a payload must stay below 8,000."""
@@ -29,10 +29,20 @@ class Notifier:
         self._send = send
         self._queues: set[str] = set()
         self._news = asyncio.Event()
+        self._pause = _SHORTEST_PAUSE
+        self._quiet_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
         self._task = asyncio.create_task(self._work(), name="nimbusq notifier")
+
+    def carried(self, queue: str) -> str | None:
+        """A payload for the push to carry itself; None where that is left to the task."""
+        now = asyncio.get_running_loop().time()
+        if self._queues or now < self._quiet_at:
+            return None
+        self._rest(now)
+        return json.dumps([queue])
 
     async def aclose(self) -> None:
         """Send what is left and end the task."""
@@ -51,13 +61,19 @@ class Notifier:
             self._news.set()
 
     async def _work(self) -> None:
-        pause = _SHORTEST_PAUSE
+        loop = asyncio.get_running_loop()
         while True:
             await self._news.wait()
+            await asyncio.sleep(max(0.0, self._quiet_at - loop.time()))
             self._news.clear()
+            self._rest(loop.time())
             await self._flush()
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE) if self._news.is_set() else _SHORTEST_PAUSE
+
+    def _rest(self, now: float) -> None:
+        """Be quiet for a pause, which is twice the last one if that ended a moment ago."""
+        busy = now - self._quiet_at < self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE) if busy else _SHORTEST_PAUSE
+        self._quiet_at = now + self._pause
 
     async def _flush(self) -> None:
         queues, self._queues = sorted(self._queues), set()

@@ -1,11 +1,12 @@
-"""asyncpg's pool, with deadlines that hold and connections that are not trusted after a cut."""
+"""Connections to a PostgreSQL server, with deadlines that hold and none trusted after a cut."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 
@@ -13,30 +14,45 @@ from nimbusq.errors import StoreUnavailable
 from nimbusq_database.postgres.address import PostgresAddress
 from nimbusq_database.postgres.failures import leaves_connection_sound
 
+_IDLE: Final = 300.0
+"""Seconds after which a connection that nobody needed is ended."""
+
 
 class Connections:
-    """Connections on demand, each used by one task at a time."""
+    """Connections on demand, each used by one task at a time; the one used last is used first.
+
+    asyncpg's own pool makes sure that no session hands its state on to the next user, with a task, a proxy and a
+    timer at each use: 60 of a short call's 98 us of CPU. Here no call ever changes a session's state.
+    """
 
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
-        self._pool: Any = None
+        self._open = False
+        self._slots = asyncio.Semaphore(0)
+        self._used: set[Any] = set()
+        self._idle: deque[tuple[Any, float]] = deque()
 
     async def open(self) -> None:
-        """Make the pool; the first connection is made when it is needed."""
-        self._pool = await asyncpg.create_pool(
-            min_size=0, max_size=self._address.pool_size, reset=_keep, **connect_options(self._address)
-        )
+        """Nothing is connected before it is needed."""
+        self._open = True
+        self._slots = asyncio.Semaphore(self._address.pool_size)
 
     async def aclose(self) -> None:
-        """End the idle connections, and cut those in use."""
-        pool, self._pool = self._pool, None
-        if pool is None:
+        """End the idle connections; those in use have a second to become idle, and are cut then."""
+        if not self._open:
             return
+        self._open = False
         try:
             async with asyncio.timeout(1.0):
-                await pool.close()
+                while self._idle:
+                    connection, _ = self._idle.pop()
+                    await connection.close()
+                for _ in range(self._address.pool_size):
+                    await self._slots.acquire()
         except TimeoutError:
-            pool.terminate()
+            for connection in [*self._used, *(idle for idle, _ in self._idle)]:
+                connection.terminate()
+            self._idle.clear()
 
     @asynccontextmanager
     async def one(self, until: float) -> AsyncIterator[Any]:
@@ -45,11 +61,9 @@ class Connections:
         Unless the server has answered, the connection is cut at once: asyncpg would ask the server to cancel and
         wait for it, for ever if it is frozen, and what is under way could be answered to the next user.
         """
-        if self._pool is None:
-            raise StoreUnavailable(f"{self._address.shown} is not open.")
-        pool = self._pool
-        async with asyncio.timeout_at(until):
-            connection = await pool.acquire()
+        self._check_open()
+        async with asyncio.timeout_at(until), self._slots:
+            connection = await self._take()
             try:
                 yield connection
             except BaseException as error:
@@ -57,7 +71,36 @@ class Connections:
                     connection.terminate()
                 raise
             finally:
-                await pool.release(connection)
+                self._give_back(connection)
+
+    async def _take(self) -> Any:
+        """The idle connection that was used last, or a new one."""
+        self._check_open()
+        connection = self._pop() or await asyncpg.connect(**connect_options(self._address))
+        self._used.add(connection)
+        return connection
+
+    def _pop(self) -> Any:
+        while self._idle:
+            connection, _ = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    def _give_back(self, connection: Any) -> None:
+        self._used.discard(connection)
+        if not self._open:  # it was being made when the others were ended
+            connection.terminate()
+        if connection.is_closed():
+            return
+        now = asyncio.get_running_loop().time()
+        self._idle.append((connection, now))
+        if now - self._idle[0][1] > _IDLE:
+            self._idle.popleft()[0].terminate()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreUnavailable(f"{self._address.shown} is not open.")
 
 
 def connect_options(address: PostgresAddress) -> dict[str, Any]:
@@ -70,7 +113,3 @@ def connect_options(address: PostgresAddress) -> dict[str, Any]:
     if not address.pooled:  # a pooler refuses settings that it does not know
         options["server_settings"] = {"application_name": "nimbusq", "jit": "off"}
     return options
-
-
-async def _keep(_connection: Any) -> None:
-    """Nothing of a session is ever changed, so nothing is reset: that would cost a round trip a call."""

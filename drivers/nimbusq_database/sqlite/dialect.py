@@ -157,6 +157,10 @@ class SqliteDialect:
             version: int = self._watcher.execute("pragma data_version").fetchone()[0]
             return version
 
+    def carried(self, queue: str) -> str | None:  # noqa: ARG002  # the protocol's
+        """Nothing: see `announce`."""
+        return None
+
     def announce(self, topics: Collection[str]) -> None:
         """Other processes see the counter move."""
 

@@ -80,6 +80,22 @@ async def test_many_commits_are_told_at_once() -> None:
     assert sent == ['["a"]', '["b"]']
 
 
+async def test_a_push_after_a_pause_carries_its_notification() -> None:
+    sent: list[str] = []
+
+    async def send(payload: str) -> None:
+        sent.append(payload)
+
+    notifier = Notifier(send)
+    notifier.open()
+    assert notifier.carried("a") == '["a"]'
+    assert notifier.carried("a") is None, "it follows at once: the task tells of it, with others"
+    notifier.tell({"a"})
+    notifier.tell({"b"})
+    await notifier.aclose()
+    assert sent == ['["a", "b"]']
+
+
 async def test_a_notification_that_fails_stops_nothing() -> None:
     calls = asyncio.Queue[str]()
 
