@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from nimbusq.driver import (
     BatchRecord,
@@ -27,8 +27,7 @@ MAX_TRACEBACK: Final = 16 * 1024
 MAX_ERROR: Final = 2_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class RunFacts(NamedTuple):
     """What a worker knows of a run besides its outcome; duration in seconds."""
 
     duration: float = 0.0
@@ -37,11 +36,14 @@ class RunFacts:
     worker: str = ""
 
 
+_NOTHING_KNOWN: Final = RunFacts()
+
+
 def settlement(
     claim: Claim,
     outcome: Outcome,
     *,
-    facts: RunFacts = RunFacts(),  # frozen
+    facts: RunFacts = _NOTHING_KNOWN,
     catch: Envelope | None = None,
     history: bool = True,
     result_ttl: float = 3600.0,

@@ -51,21 +51,22 @@ class Claimer:
         return look.claimed
 
     async def _look(self, want: Want, *, repeatable: bool = False, rung: str | None = None) -> Look:
-        """Claim now. Runs to its end even if the caller is cancelled: what it took is handed back then."""
+        """Claim now. A call that may wait, and so be cancelled, runs to its end: what it took is handed back then."""
         watches = self._watches_until > self._clock.monotonic()
-        reply = await to_its_end(
-            self._link.run(
-                "claim",
-                want.token,
-                want.limit,
-                want.lease,
-                "1" if repeatable else "",
-                "1" if watches else "",
-                rung or "",
-                *lane_args(want.lanes),
-            ),
-            lambda late: self._hand_back(read_look(late, want.token)),
+        call = self._link.run(
+            "claim",
+            want.token,
+            want.limit,
+            want.lease,
+            "1" if repeatable else "",
+            "1" if watches else "",
+            rung or "",
+            *lane_args(want.lanes),
         )
+        if want.wait:
+            reply = await to_its_end(call, lambda late: self._hand_back(read_look(late, want.token)))
+        else:
+            reply = await call
         look = read_look(reply, want.token)
         if look.watches and look.next_in is not None:
             self._watches_until = self._clock.monotonic() + look.next_in

@@ -6,6 +6,7 @@ here every call has one deadline (see link.py), and whoever calls decides what t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -16,11 +17,14 @@ from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
+from redis.exceptions import ResponseError
 
 from nimbusq.errors import ConfigError
 from nimbusq_redis.options import RedisOptions
 
 _MAX_CONNECTIONS: Final = 512
+_TRUSTED: Final = 1.0
+"""Seconds for which a connection that has just answered is taken again without a look at its socket."""
 
 
 class Server(Protocol):
@@ -46,25 +50,50 @@ class OneServer:
     """A single server, or the master that sentinels name.
 
     Commands take redis-py's connections directly: packed in C, and without the layers for what is not used here.
+    Its pool looks at a socket each time; here only at one that has been idle, in which a server's end goes unnoticed.
     """
 
     def __init__(self, client: Any, sentinels: Sequence[Any] = ()) -> None:
         self.client = client
         self._sentinels = sentinels
+        self._idle: list[tuple[Any, float]] = []
+        """Connections at hand, the last used last, and when that was. To the pool they are in use."""
 
     async def call(self, *command: Any) -> Any:
-        pool = self.client.connection_pool
-        connection = await pool.get_connection()
+        connection = await self._connection()
         try:
             await connection.send_packed_command(pack_command(command), check_health=False)
-            return await connection.read_response()
-        finally:
-            await pool.release(connection)
+            answer = await connection.read_response()
+        except ResponseError:  # an answer, too
+            self._idle.append((connection, time.monotonic()))
+            raise
+        except BaseException:
+            await self.client.connection_pool.release(connection)
+            raise
+        self._idle.append((connection, time.monotonic()))
+        return answer
+
+    async def _connection(self) -> Any:
+        if self._idle:
+            connection, used_at = self._idle.pop()
+            if time.monotonic() - used_at < _TRUSTED:
+                return connection
+            self._idle.append((connection, used_at))
+            await self._give_back()
+        return await self.client.connection_pool.get_connection()
+
+    async def _give_back(self) -> None:
+        """The rest have been idle for longer."""
+        idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            await self.client.connection_pool.release(connection)
 
     async def forget(self) -> None:
+        await self._give_back()
         await self.client.connection_pool.disconnect(inuse_connections=False)
 
     async def aclose(self) -> None:
+        await self._give_back()
         await self.client.aclose()
         for sentinel in self._sentinels:
             await sentinel.aclose()

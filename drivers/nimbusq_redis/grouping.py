@@ -40,16 +40,23 @@ class PushGroups:
 
     async def push(self, entries: Sequence[Any]) -> Sequence[Any]:
         """The answers to these entries. Cancelled before its turn, nothing of it is sent."""
+        if not self._busy:
+            return await self._alone(entries)
         push = _Push(entries, asyncio.get_running_loop().create_future())
-        if self._busy:
-            await self._turn(push)
+        await self._turn(push)
         if push.answers is None and push.error is None:
-            self._busy = True
             await self._lead(push)
         if push.error is not None:
             raise push.error
         assert push.answers is not None, "a push that did not fail was answered"
         return push.answers
+
+    async def _alone(self, entries: Sequence[Any]) -> Sequence[Any]:
+        self._busy = True
+        try:
+            return await self._send(entries)
+        finally:
+            self._next_turn()
 
     async def _turn(self, push: _Push) -> None:
         self._waiting.append(push)

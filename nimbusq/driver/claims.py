@@ -35,7 +35,8 @@ class Want:
         this call carry it. The same call again (its reply was lost) answers the same claims.
     limit: free slots over all lanes; 0 only collects lost leases.
     lease: seconds.
-    wait: how long the call may block while nothing is due, in seconds. Cancelling it while it waits loses nothing.
+    wait: how long the call may block while nothing is due, in seconds. Cancelling it loses nothing;
+        a call that may not wait (0) is short, and nobody cancels it.
     lanes: queues in order of preference.
     """
 

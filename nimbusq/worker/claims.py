@@ -57,6 +57,8 @@ class ClaimLoop:
         self._token: str | None = None
         self.claimed_at = time.monotonic()
         """When the store last answered a claim, on the monotonic clock: the readiness of the worker."""
+        self._more = False
+        """The last call brought as much as it asked for, so that the next one need not wait."""
 
     @property
     def silence(self) -> float:
@@ -76,7 +78,7 @@ class ClaimLoop:
             if not await self._room() or self._stop.is_set():
                 continue
             try:
-                await self.once(wait=self._wait)
+                await self._once(wait=self._wait)
                 pace.reset()
             except StoreError as error:
                 pace.complain(log, "cannot claim: %s", error)
@@ -87,8 +89,17 @@ class ClaimLoop:
                     raise
                 await pace.rest(self._stop)
 
-    async def once(self, *, wait: float) -> int:
-        """One claiming call; how many jobs it brought."""
+    async def once(self) -> int:
+        """One claiming call that does not wait; how many jobs it brought. A caller that is cancelled meanwhile is
+        told so when their runs have begun."""
+        claiming = asyncio.create_task(self._once(wait=0.0), name="nimbusq-claim")
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            await asyncio.wait({claiming})
+            raise
+
+    async def _once(self, *, wait: float) -> int:
         lanes = self._slots.lanes()
         if self._gate is not None and self._gate.covers(lanes):
             return await self._once_rated(self._gate, lanes)
@@ -117,7 +128,7 @@ class ClaimLoop:
     async def _claim_and_take(self, lanes: tuple[Lane, ...], wait: float) -> Claimed:
         want = Want(
             token=self._token or new_token(),
-            limit=self._slots.free,
+            limit=min(self._slots.free, self._slots.at_once),
             lease=self._lease,
             wait=wait,
             lanes=lanes,
@@ -126,6 +137,7 @@ class ClaimLoop:
         sent_at = time.monotonic()
         claimed = await self._claim(want)
         self._token = None
+        self._more = len(claimed.claims) >= want.limit > 0
         self.claimed_at = self._swept_at = time.monotonic()
         surplus = [claim for claim in claimed.claims if not self._start(claim, sent_at)]
         if surplus:
@@ -142,8 +154,15 @@ class ClaimLoop:
         return True
 
     async def _claim(self, want: Want) -> Claimed:
-        """A stop interrupts the waiting, not the claiming: what comes back all the same is handed back at once.
-        So does a queue that was full for this call and is not any more."""
+        """A stop interrupts the waiting, not the claiming: what comes back all the same is handed back at once."""
+        claimed = await (self._wait_and_claim(want) if want.wait else self._adapter.claim(want))
+        if not self._stop.is_set():
+            return claimed
+        await self._hand_back(claimed)
+        return Claimed(lost=claimed.lost)
+
+    async def _wait_and_claim(self, want: Want) -> Claimed:
+        """A queue that was full for this call and is not any more ends the waiting, too."""
         claiming = asyncio.create_task(self._adapter.claim(want), name="nimbusq-claim")
         interrupts: list[asyncio.Task[Any]] = [asyncio.create_task(self._stop.wait(), name="nimbusq-stop")]
         if want.limit and not all(lane.limit for lane in want.lanes):
@@ -159,11 +178,7 @@ class ClaimLoop:
         finally:
             for interrupt in interrupts:
                 interrupt.cancel()
-        claimed = await _ended(claiming)
-        if not self._stop.is_set():
-            return claimed
-        await self._hand_back(claimed)
-        return Claimed(lost=claimed.lost)
+        return await _ended(claiming)
 
     async def _hand_back(self, claimed: Claimed) -> None:
         if not claimed.claims:
@@ -181,7 +196,7 @@ class ClaimLoop:
 
     @property
     def _wait(self) -> float:
-        return min(WAIT, self._lease / 3) if self._slots.free else 0.0
+        return min(WAIT, self._lease / 3) if self._slots.free and not self._more else 0.0
 
     async def _room(self) -> bool:
         """Wait for a free slot and a settler that keeps up; with none, it is time to claim after a third of the

@@ -50,6 +50,7 @@ class Run:
         "cut_by",
         "ended",
         "error",
+        "has_slot",
         "header",
         "job",
         "over",
@@ -71,6 +72,7 @@ class Run:
         self.error: BaseException | None = None
         self.over = False
         """Its outcome is decided: the handler has ended, or was abandoned."""
+        self.has_slot = False
         self.timers: list[asyncio.TimerHandle] = []
 
     @property

@@ -55,6 +55,7 @@ class Runs:
             station.settler.submit(run, ended_unrun(run))
             return
         self._slots.take(claim.queue)
+        run.has_slot = True
         station.keep(run, sent_at, self.cut_soon)
         task = asyncio.get_running_loop().create_task(self._run(run, station), context=Context())
         run.task = task
@@ -69,6 +70,8 @@ class Runs:
         finally:
             station.release(run)
         if outcome is not None:
+            if not _lets_others_go(run):
+                self._free(run)
             station.settler.submit(run, outcome)
         elif run.cut_by is Cut.LEASE_LOST:
             await self._aftermath.cut_off(run.claim)
@@ -82,11 +85,17 @@ class Runs:
         if entry is None:
             return
         run, station = entry
-        self._slots.give_back(run.claim.queue)
+        self._free(run)
         if task.cancelled() and run.end():  # before its first step, so that none of its code has run
             station.release(run)
             if (outcome := decide(run, asyncio.CancelledError())) is not None:
                 station.settler.submit(run, outcome)
+
+    def _free(self, run: Run) -> None:
+        """Give the slot back, once."""
+        if run.has_slot:
+            run.has_slot = False
+            self._slots.give_back(run.claim.queue)
 
     def _limit(self, run: Run) -> None:
         """The time limit is kept by the loop's timer, so that a job without one costs nothing."""
@@ -130,7 +139,7 @@ class Runs:
         self._zombies.add(task)
         if len(self._zombies) <= self._slots.concurrency:
             self._running.pop(task)
-            self._slots.give_back(run.claim.queue)
+            self._free(run)
 
     def _settle_abandoned(self, run: Run, station: Station) -> None:
         if (outcome := decide(run, asyncio.CancelledError())) is not None:
@@ -175,6 +184,15 @@ class Runs:
             return "code outside any job"
         header = entry[0].header
         return f"job {header.name if header else ''} {entry[0].claim.id}"
+
+
+def _lets_others_go(run: Run) -> bool:
+    """Settling it makes another job ready, so that it must be settled before the slot is claimed for.
+
+    Any other slot is claimed for first: the store then settles while the next job runs already.
+    """
+    header = run.header
+    return header is not None and (header.overlap is not None or header.chain is not None)
 
 
 def _shown(run: Run) -> dict[str, Any]:

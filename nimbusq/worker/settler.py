@@ -6,8 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from nimbusq.driver import Adapter, Done, Outcome, Settled, Settlement, Stores
 from nimbusq.errors import StoreFull, StoreUnavailable
@@ -26,8 +26,7 @@ GIVE_UP_AFTER: Final = 3
 """Such settlements in a row; then the worker stops, since it can end nothing any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """A run whose outcome is decided. `until` is when its lease has surely lapsed, on the monotonic clock."""
 
     run: Run

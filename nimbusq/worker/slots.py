@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from nimbusq.driver import Lane
 from nimbusq.limit import RateLimit
+
+_WHOLE: Final = 16
+"""So few slots are claimed for in one call, since each call costs as much as a job or two."""
 
 
 class Slots:
@@ -22,6 +26,9 @@ class Slots:
         self.concurrency = concurrency
         self.free = concurrency
         """Slots that no job fills."""
+        self.at_once = max(_WHOLE, -(-concurrency // 2))
+        """Most jobs of one claim: with half of the slots the next claim is under way while these jobs run, so that
+        neither the store nor the worker waits for the other."""
         self._queues = {queue: min(limit or concurrency, concurrency) for queue, limit in queues.items()}
         self._rates = {queue: limit.of_queue(queue) for queue, limit in rates.items()}
         self._taken: Counter[str] = Counter()

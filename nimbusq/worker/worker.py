@@ -113,7 +113,7 @@ class Worker:
         self._open()
         settling = [asyncio.create_task(station.settler.run()) for station in self._stations]
         try:
-            claimed = [await station.claims.once(wait=0.0) for station in self._stations if self._slots.free]
+            claimed = [await station.claims.once() for station in self._stations if self._slots.free]
             await self._runs.until_idle(None, self._shutdown.hurried)
         finally:
             await self._runs.drain(0.0, self._shutdown.hurried)

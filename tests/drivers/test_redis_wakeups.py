@@ -207,7 +207,7 @@ async def test_a_rate_opens_on_time(adapter: RedisAdapter) -> None:
 async def test_a_cancelled_claim_hands_back_what_it_took(adapter: RedisAdapter) -> None:
     for ticks in range(30):
         await adapter.push([job()])
-        claiming = asyncio.ensure_future(adapter.claim(want(wait=0.0)))
+        claiming = asyncio.ensure_future(adapter.claim(want(wait=5.0)))
         for _ in range(ticks):
             await asyncio.sleep(0)
         claiming.cancel()

@@ -37,6 +37,54 @@ async def test_a_claim_asks_for_the_free_slots_and_takes_no_more(bench: Bench, c
     assert all(want.limit <= count for want in bench.adapter.wants)
 
 
+async def test_many_slots_are_filled_in_two_calls(bench: Bench) -> None:
+    """The second call is under way while the jobs of the first one run."""
+    begun: list[int] = []
+    opened = asyncio.Event()
+
+    class Wait(Job):
+        n: int
+
+        async def handle(self) -> None:
+            begun.append(len(bench.adapter.wants))
+            await opened.wait()
+
+    await dispatch_many([Wait(n=n) for n in range(100)])
+    async with bench.working(concurrency=100):
+        await until(lambda: len(begun) == 100)
+        first, second = bench.adapter.wants[:2]
+        assert (first.limit, second.limit, second.wait) == (50, 50, 0.0), (
+            "it does not wait, for there was enough"
+        )
+        assert begun[0] == 2, "asked for before the first job has run"
+        opened.set()
+
+
+class Keyed(Job):
+    async def handle(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_a_slot_is_claimed_for_before_its_run_is_settled(bench: Bench, keyed: bool) -> None:
+    """But for a run whose settlement lets another job go: with concurrency 1, the key must be free by the claim."""
+    jobs = [dispatch(Keyed()) for _ in range(3)]
+    await dispatch_many([job.without_overlapping("k") for job in jobs] if keyed else jobs)
+    verbs: list[str] = []
+
+    async def claimed(_want: object) -> None:
+        verbs.append("claim")
+
+    async def settled(_settlements: object) -> None:
+        verbs.append("settle")
+
+    bench.adapter.before |= {"claim": claimed, "settle": settled}
+    async with bench.working(concurrency=1):
+        await until(lambda: verbs.count("settle") == 3)
+    expected = ["claim", "settle"] * 3 if keyed else ["claim", "claim", "settle", "claim", "settle"]
+    assert verbs[: len(expected)] == expected
+
+
 async def test_each_want_tells_what_is_free_in_each_queue(bench: Bench) -> None:
     opened = asyncio.Event()
     begun: list[str] = []
