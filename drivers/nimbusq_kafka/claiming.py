@@ -19,6 +19,8 @@ from nimbusq_kafka.troubles import CommitRefused
 
 _ENDINGS: Final = 50
 """Most endings of one call."""
+_HANDFUL: Final = 16
+"""Jobs for which it is worth while to go on to another partition, since each one costs in every commit."""
 
 
 @dataclass(slots=True)
@@ -87,7 +89,7 @@ class Claimer:
         """Take up to `room` jobs to run, an equal part of each partition, until all have given what they have."""
         taken = 0
         while partitions and taken < room:
-            quantum = -(-(room - taken) // len(partitions))
+            quantum = max(_HANDFUL, -(-(room - taken) // len(partitions)))
             fruitful = []
             for partition in partitions:
                 got = self._take(catch, partition, min(quantum, room - taken))

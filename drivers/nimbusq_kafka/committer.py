@@ -16,6 +16,9 @@ from nimbusq_kafka.troubles import TROUBLES, CommitRefused, translated
 
 _PAUSE: Final = 0.2
 """Seconds after a commit that failed."""
+_LINGER: Final = 0.002
+"""Seconds for which finished runs wait for a claim to share its commit: a worker that has ended jobs asks for others
+within a millisecond."""
 
 
 class Committer:
@@ -31,32 +34,47 @@ class Committer:
         self._dirty: dict[Partition, None] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
+        self._lingering: asyncio.TimerHandle | None = None
 
     def touch(self, *partitions: Partition) -> None:
-        """These windows have changed."""
+        """These windows have changed: they are in the next commit, which begins in 2 ms at the latest."""
         self._dirty.update(dict.fromkeys(partitions))
-        self._wake.set()
+        self._wake_soon()
 
-    async def covered(self) -> None:
-        """Wait for a commit that carries all marks made so far.
+    async def covered(self, *, at_once: bool = True) -> None:
+        """Wait for a commit that carries all marks made so far; not `at_once`, it may wait for a claim to share it.
 
         Raises CommitRefused when the group has rebalanced meanwhile, StoreUnavailable when there was no answer.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        self._wake.set()
+        if at_once:
+            self._wake.set()
+        else:
+            self._wake_soon()
         await future
+
+    def _wake_soon(self) -> None:
+        if self._lingering is None:
+            self._lingering = asyncio.get_running_loop().call_later(_LINGER, self._wake.set)
 
     async def run(self) -> None:
         """Commit whenever there is something to commit, until cancelled."""
         while True:
             await self._wake.wait()
             async with self._gate.step():
-                self._wake.clear()
+                self._sleep()
                 succeeded = await self.commit()
             if not succeeded:
                 self._wake.set()
                 await asyncio.sleep(_PAUSE)
+
+    def _sleep(self) -> None:
+        """The commit that begins now carries everything."""
+        self._wake.clear()
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
 
     async def commit(self) -> bool:
         """One commit, and its answer to those who wait for it; whether it succeeded."""

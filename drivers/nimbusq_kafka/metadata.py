@@ -17,6 +17,8 @@ from typing import Final
 OWNER_BYTES: Final = 8
 _PLAIN: Final = "p"
 _DEFLATED: Final = "z"
+_SHORT: Final = 128
+"""Bytes that are not worth deflating."""
 _MOST: Final = 1 << 20
 """Bytes that metadata may inflate to: anybody who may commit for the group could have written it."""
 
@@ -42,9 +44,9 @@ def encode(marks: Marks) -> str:
     for step, (_, count) in zip(_distances(step for step, _ in marks.lost), marks.lost, strict=True):
         raw += _numbers([step, count])
     raw += marks.done.to_bytes((marks.done.bit_length() + 7) // 8, "little")
-    deflated = zlib.compress(raw)
-    letter, smaller = (_DEFLATED, deflated) if len(deflated) < len(raw) else (_PLAIN, bytes(raw))
-    return letter + base64.b64encode(smaller).decode()
+    if len(raw) > _SHORT and len(deflated := zlib.compress(raw)) < len(raw):
+        return _DEFLATED + base64.b64encode(deflated).decode()
+    return _PLAIN + base64.b64encode(raw).decode()
 
 
 def decode(text: str) -> Marks | None:

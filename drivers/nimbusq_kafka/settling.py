@@ -122,7 +122,7 @@ class Settling:
         """A settlement counts once the commit that covers its mark has succeeded."""
         while any(hold.partition.alive for hold in holds):
             try:
-                await self._member.committer.covered()
+                await self._member.committer.covered(at_once=False)
                 return
             except CommitRefused:
                 await self._member.until_steady()

@@ -51,6 +51,14 @@ class Bench:
         self.committer.touch(partition)
         await self.committer.covered()
 
+    def finish(self, number: int, offset: int) -> asyncio.Task[None]:
+        return asyncio.create_task(self._finish(self.partitions[number], offset))
+
+    async def _finish(self, partition: Partition, offset: int) -> None:
+        partition.window.finish(offset)
+        self.committer.touch(partition)
+        await self.committer.covered(at_once=False)
+
     async def sent(self, count: int) -> None:
         async with asyncio.timeout(2):
             while len(self.consumer.commits) < count:
@@ -83,6 +91,26 @@ async def test_what_happens_during_a_commit_goes_into_the_next_one(bench: Bench)
     bench.answer()
     await asyncio.gather(*later)
     assert bench.consumer.commits == [{0: (0, {0})}, {0: (0, {0, 1}), 1: (0, {0, 1})}]
+
+
+async def test_what_finished_waits_for_a_claim_to_share_its_commit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer_module, "_LINGER", 60.0)
+    finished = bench.finish(0, 0)
+    await asyncio.sleep(0.01)
+    assert bench.consumer.commits == []
+    claimed = bench.start(1, 0)
+    bench.answer()
+    await asyncio.gather(finished, claimed)
+    assert bench.consumer.commits == [{0: (1, set()), 1: (0, {0})}]
+
+
+async def test_what_finished_does_not_wait_for_ever(bench: Bench) -> None:
+    for offset in (0, 1):
+        bench.answer()
+        await bench.finish(0, offset)
+    assert bench.consumer.commits == [{0: (1, set())}, {0: (2, set())}]
 
 
 async def test_a_refused_commit_is_told_and_its_marks_go_out_again(bench: Bench) -> None:

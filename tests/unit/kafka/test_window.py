@@ -171,6 +171,12 @@ def test_the_sizes_that_the_bound_rests_on() -> None:
     assert 1_600 < len(half.write(OWNER)) < 1_800
 
 
+def test_few_marks_are_not_deflated_and_many_are() -> None:
+    few, many = Window(0), Window(0)
+    many.skip(1, 10_000)
+    assert (few.write(OWNER)[0], many.write(OWNER)[0]) == ("p", "z")
+
+
 def test_nothing_more_is_started_when_the_metadata_is_full() -> None:
     chance, window = random.Random(1), Window(0)
     assert window.room == (HARD_LIMIT - 64) // 4
