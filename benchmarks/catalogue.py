@@ -248,6 +248,15 @@ _KAFKA_PEERS: Final = (
         target="aiokafka_loop:KafkaLoop",
         environment="taskiq-kafka",
         requires=("taskiq==0.13.0", "taskiq-aio-kafka==1.0.0", "kafka-python<2.3"),
+        jobs=100_000,
+        default=True,
+    ),
+    Entry(
+        name="aiokafka-polls",
+        driver="kafka",
+        target="aiokafka_loop:KafkaPolls",
+        environment="taskiq-kafka",
+        requires=("taskiq==0.13.0", "taskiq-aio-kafka==1.0.0", "kafka-python<2.3"),
         jobs=20_000,
         default=True,
     ),
@@ -260,12 +269,12 @@ _SQS_PEERS: Final = (
         target="sqs_loop:SqsLoop",
         environment="sqs-loop",
         requires=("aioboto3>=15.5",),
-        jobs=1000,
+        jobs=3000,
         default=True,
     ),
 )
 
-_OURS_JOBS: Final[dict[Driver, int]] = {"mariadb": 10_000, "kafka": 10_000, "sqs": 1000}
+_OURS_JOBS: Final[dict[Driver, int]] = {"mariadb": 10_000, "sqs": 3000}
 _OURS: Final = tuple(
     Entry(
         name="nimbusq",

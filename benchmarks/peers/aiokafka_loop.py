@@ -1,4 +1,4 @@
-"""No queue at all: an aiokafka consumer that runs what it got at once and commits once for each poll."""
+"""No queue at all: an aiokafka consumer that runs its records one by one, or what it got at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from benchmarks.peer import KINDS, Peer, chunks
 
+COMMIT_EVERY = 500
+"""Records of the plain loop."""
+
 
 class KafkaLoop(Peer):
+    """``async for``, and a commit every 500 records: what a consumer costs that keeps nothing in hand."""
+
     async def install(self) -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.place.url)
         await admin.start()
@@ -34,18 +39,32 @@ class KafkaLoop(Peer):
         for chunk in chunks(numbers):
             await asyncio.gather(*[await self._producer.send(self.place.name, _body(kind, i)) for i in chunk])
 
-    async def work(self, concurrency: int) -> None:
-        consumer = AIOKafkaConsumer(
+    async def work(self, concurrency: int) -> None:  # noqa: ARG002 - it has none
+        async with self.consumer() as consumer:
+            count = 0
+            async for record in consumer:
+                await _run(record)
+                count += 1
+                if count % COMMIT_EVERY == 0:
+                    await consumer.commit()
+
+    def consumer(self) -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
             self.place.name,
             bootstrap_servers=self.place.url,
             group_id=self.place.name,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            max_poll_records=concurrency,
         )
-        async with consumer:
+
+
+class KafkaPolls(KafkaLoop):
+    """Polls, as many records as there are slots, that run side by side; one commit for each poll."""
+
+    async def work(self, concurrency: int) -> None:
+        async with self.consumer() as consumer:
             while True:
-                polled = await consumer.getmany(timeout_ms=1000)
+                polled = await consumer.getmany(timeout_ms=1000, max_records=concurrency)
                 await asyncio.gather(*[_run(record) for records in polled.values() for record in records])
                 if polled:
                     await consumer.commit()
