@@ -118,6 +118,7 @@ class Place:
     async def until(self, true: Callable[[], bool], what: str, within: float = PATIENCE) -> None:
         deadline = time.monotonic() + within
         while not true():
+            self._check_programs()
             assert time.monotonic() < deadline, f"{what} did not happen in {within} s; {self.errors()}"
             await asyncio.sleep(0.02)
 
@@ -125,6 +126,7 @@ class Place:
         """Nothing waits and nothing runs."""
         deadline = time.monotonic() + within
         while any(d.pending or d.delayed or d.running for d in await manager.depths(queues or ["default"])):
+            self._check_programs()
             assert time.monotonic() < deadline, f"not empty in {within} s: {self.errors()}"
             await asyncio.sleep(0.05)
 
@@ -134,6 +136,10 @@ class Place:
         while (depth := await manager.depth(queue)).pending or depth.running:
             assert time.monotonic() < deadline, f"not idle in {within} s: {self.errors()}"
             await asyncio.sleep(0.02)
+
+    def _check_programs(self) -> None:
+        """None has ended by an error of its own, which the test would wait out."""
+        assert not any((process.poll() or 0) > 0 for process in self.started), self.errors()
 
     def errors(self) -> str:
         return "\n".join(path.read_text()[-2000:] for path in sorted(self.folder.glob("stderr-*")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 
 import pytest
@@ -16,6 +17,8 @@ from tests.coordination.test_overlap import most_at_once
 from tests.coordination.test_rates import assert_within
 from tests.coordination.test_unique import KINDS, fifty_sends
 
+log = logging.getLogger(__name__)
+
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_fifty_sends_from_five_processes_queue_one(beside: Place, kind: str) -> None:
@@ -27,7 +30,7 @@ async def test_fifty_sends_from_five_processes_queue_one(beside: Place, kind: st
 
 async def test_two_processes_run_one_at_a_time(beside: Place) -> None:
     async with beside.manager() as manager:
-        for name, seconds in (("long", 2.0), ("a", 0.1), ("b", 0.1), ("c", 0.1)):
+        for name, seconds in (("long", 2.4), ("a", 0.1), ("b", 0.1), ("c", 0.1)):
             receipt = (
                 await dispatch(shop.step, name, seconds).without_overlapping("k", release_after=0.2).send()
             )
@@ -40,6 +43,7 @@ async def test_two_processes_run_one_at_a_time(beside: Place) -> None:
 
 
 async def test_every_tenth_member_dies_after_its_body(beside: Place) -> None:
+    """As in test_batches, with a tenth of the members: what counts them is the store."""
     async with beside.manager():
         jobs = [
             dispatch(shop.suicidal if n % 10 == 9 else shop.step, f"m{n}").retries(50) for n in range(100)
@@ -56,11 +60,11 @@ async def test_every_tenth_member_dies_after_its_body(beside: Place) -> None:
 async def test_kills_at_every_window_of_a_chain_queue_each_link_once(beside: Place) -> None:
     """As in test_chains; the settlements that are cut are the store's."""
     async with beside.manager():
-        await Chain(*(dispatch(shop.step, f"l{n}") for n in range(3))).send()
-        beside.start("nursery", 1, LEASE=0.8, DIE="before:1,after:1," * 3, CONCURRENCY=1)
-        await beside.until(lambda: beside.counts("end")["l2"] >= 2, "the last link")
+        await Chain(*(dispatch(shop.step, f"l{n}") for n in range(5))).send()
+        beside.start("nursery", 1, LEASE=0.8, DIE="before:1,after:1," * 5, CONCURRENCY=1)
+        await beside.until(lambda: beside.counts("end")["l4"] >= 2, "the last link")
         await asyncio.sleep(1.0)
-        assert_queued_once(beside, 3)
+        assert_queued_once(beside, 5)
 
 
 async def test_plain_jobs_fail_into_the_store_and_come_back_from_it(beside: Place) -> None:
@@ -90,6 +94,7 @@ async def test_a_rate_is_shared_by_two_processes_though_the_carrier_has_none(bes
         await beside.until(lambda: len(beside.counts("end")) == 20, "the twenty ends")
     starts = sorted(float(line[0]) for line in beside.notes("start"))
     assert len(starts) == 20
+    log.info("from the first to the 20th start: %.3f s", starts[-1] - starts[0])
     assert_within(starts, since - 0.1, 20, 1)  # a start follows its reservation by one claiming call
-    assert starts[-1] - starts[0] >= 0.85
+    assert starts[-1] - starts[0] >= 0.85, "0.95 s, less what the first claim took after its reservation"
     assert {line[3] for line in beside.notes("start")} == {"1"}

@@ -118,15 +118,15 @@ async def test_queues_of_links(here: Place) -> None:
 
 
 async def test_the_failure_callback_by_name(here: Place) -> None:
-    register_chain("named-chain", shop.on_failure)
-    try:
-        async with here.manager() as manager:
-            await Chain(dispatch(shop.broken, "x")).named("named-chain").send()
-            async with workers(Worker(manager, lease=2)):
-                await here.until_empty(manager)
-            assert len(here.notes("on_failure")) == 1
-    finally:
+    async with here.manager() as manager, workers(Worker(manager, lease=2)):
+        register_chain("named-chain", shop.on_failure)
+        named = await Chain(dispatch(shop.broken, "x")).named("named-chain").send()
+        await here.until_empty(manager)
+        assert here.counts("on_failure") == {named.first: 1}
         register_chain("named-chain", None)
+        await Chain(dispatch(shop.broken, "y")).named("named-chain").send()
+        await here.until_empty(manager)
+        assert here.counts("on_failure") == {named.first: 1}, "it was removed"
 
 
 async def test_a_broken_chain_in_a_batch_counts_once(here: Place) -> None:

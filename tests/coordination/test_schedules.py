@@ -53,20 +53,21 @@ def minutely(manager: Manager, **options: Any) -> Scheduler:
     return scheduler
 
 
-async def queued_ticks(manager: Manager, name: str, interval: float) -> list[float]:
-    """The instants of the queued jobs, from their ids, looking back from the last tick."""
+async def queued_ticks(manager: Manager, name: str, interval: float) -> dict[float, float]:
+    """The instants of the queued jobs, from their ids, looking back from the last tick; and when they were queued."""
     jobs = manager.require("jobs", "")
-    queued: set[str] = set()
+    queued: dict[str, float] = {}
     cursor, more = "", True
     while more:
         views, cursor = await jobs.list(cursor=cursor, limit=200)
-        queued |= {view.id for view in views}
+        queued |= {view.id: view.run_at for view in views}
         more = bool(cursor)
     (state,) = [state for state in await manager.require("schedules", "").list() if state.name == name]
     ticks = itertools.islice(Every(interval).before(state.last_tick + interval / 2), 1000)
-    found = [tick for tick in ticks if derived_id(f"schedule:{name}", f"{tick:.6f}") in queued]
+    ids = {tick: derived_id(f"schedule:{name}", f"{tick:.6f}") for tick in ticks}
+    found = {tick: queued[job_id] for tick, job_id in sorted(ids.items()) if job_id in queued}
     assert len(found) == len(queued), "a job is queued that is no tick"
-    return found[::-1]
+    return found
 
 
 # --- N schedulers ------------------------------------------------------------------------------------------------
@@ -90,6 +91,9 @@ async def test_three_schedulers_queue_each_tick_once_though_one_is_killed(shared
     assert len(ticks) >= 20
     steps = {round(later - earlier, 3) for earlier, later in itertools.pairwise(ticks)}
     assert steps == {0.1}, "a tick is missing, or was queued twice"
+    late = [queued - tick for tick, queued in ticks.items()]
+    assert min(late) >= 0, "a tick was queued before its time"
+    assert max(late) < 1
 
 
 async def test_a_tick_is_queued_once_though_its_job_has_ended_long_ago(here: Place) -> None:
@@ -121,7 +125,7 @@ async def test_ten_minutes_of_downtime(here: Place, catch_up: str, jobs: int) ->
             await reaches(manager, jobs)
         now = await manager.require("schedules", "").now()
         expected = list(itertools.islice(Every(60).before(now), jobs))[::-1]
-        assert await queued_ticks(manager, "minutely", 60) == expected
+        assert list(await queued_ticks(manager, "minutely", 60)) == expected
 
 
 async def test_all_means_at_most_a_hundred(here: Place) -> None:
