@@ -10,7 +10,8 @@ What stands here is the public surface; everything else is imported from its own
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from nimbusq.builder import dispatch, dispatch_many
+from nimbusq.builder import dispatch
+from nimbusq.bulk import dispatch_many
 from nimbusq.config import Settings
 from nimbusq.context import current_job
 from nimbusq.driver import BatchState

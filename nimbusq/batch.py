@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from nimbusq.builder import Asked, Dispatch, build
+from nimbusq.builder import Dispatch
+from nimbusq.building import Asked, build
 from nimbusq.callbacks import AnyCallback, CallbackJob, call_in_process, callback_envelope, disarm, taken
 from nimbusq.calling import call_to_its_end
 from nimbusq.chain import Chain
@@ -236,7 +237,7 @@ def member_envelope(
     if isinstance(item, Chain):
         return item.first_link(manager, chain_id=member_id, batch_id=batch_id)
     job, asked = taken(item, "a batch member")
-    return build(job, _with_plan(asked, plan), manager, id=member_id, batch_id=batch_id)
+    return build(job, _with_plan(asked, plan), manager, job_id=member_id, batch_id=batch_id)
 
 
 def _with_plan(asked: Asked, plan: _Plan | None) -> Asked:

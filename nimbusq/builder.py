@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, Never, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, Generic, Never, ParamSpec, Protocol, TypeGuard, TypeVar, overload, runtime_checkable
 
 from nimbusq.bridge import refuse_in_loop, wait_for
-from nimbusq.envelope import Envelope, Overlap, Rate, Unique, check_key
-from nimbusq.errors import DuplicateJob, InvalidJob, InvalidOption, NimbusqError, NoManager
+from nimbusq.building import AS_IT_IS, Asked, OnDuplicate, build, overlap_of, receipt_for
+from nimbusq.envelope import Rate, check_key
+from nimbusq.errors import InvalidJob, InvalidOption, NoManager
 from nimbusq.ids import new_id
-from nimbusq.jobs import FunctionJob, Job, result_adapter
-from nimbusq.keys import unique_key
-from nimbusq.manager import Manager, Sent, find_manager
+from nimbusq.jobs import FunctionJob, Job
+from nimbusq.manager import Manager, find_manager
 from nimbusq.options import check_priority, check_queue, check_retries, check_tags
 from nimbusq.receipt import Receipt
 from nimbusq.retry import seconds
@@ -22,8 +22,6 @@ from nimbusq.retry import seconds
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-OnDuplicate = Literal["raise", "return", "skip"]
 
 
 class Handles(Protocol[R_co]):
@@ -43,33 +41,12 @@ class UnsentDispatchWarning(RuntimeWarning):
     """A `dispatch(...)` was dropped without `.send()`: nothing was queued."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the calls of a builder asked for; None leaves it to the job. Durations are seconds."""
-
-    delay: float = 0.0
-    at: datetime | None = None
-    queue: str | None = None
-    priority: int | None = None
-    retries: int | None = None
-    timeout: float | None = None
-    expires: float | None = None
-    tags: tuple[str, ...] = ()
-    unique: Literal["slot", "lock"] | None = None
-    unique_key: str | None = None
-    unique_ttl: float | None = None
-    on_duplicate: OnDuplicate = "raise"
-    overlap: Overlap | None = None
-    rate: Rate | None = None
-    tx: object | None = None
-
-
 class Dispatch(Generic[R]):
     """A job and how it is to be sent. Every call returns a copy; nothing happens before `send()`."""
 
     __slots__ = ("_armed", "_asked", "_job", "_manager")
 
-    def __init__(self, job: Job, asked: Asked = Asked(), manager: Manager | None = None) -> None:  # frozen
+    def __init__(self, job: Job, asked: Asked = AS_IT_IS, manager: Manager | None = None) -> None:
         self._job = job
         self._asked = asked
         self._manager = manager
@@ -210,10 +187,10 @@ class Dispatch(Generic[R]):
         self._armed = False
         manager = self._manager or find_manager()
         if manager is None:
-            return _disabled()
+            return not_sent()
         envelope = build(self._job, self._asked, manager)
         sent = await manager.push([envelope], tx=self._asked.tx)
-        return receipt_for(self._job, self._asked, envelope, sent, manager)
+        return receipt_for(self._job, self._asked, envelope, sent.answers[0], sent, manager)
 
     def send_sync(self) -> Receipt[R]:
         """`send` for code that is not async: a handler in a thread, or a program that called
@@ -221,10 +198,11 @@ class Dispatch(Generic[R]):
         refuse_in_loop("send_sync()", "await send()")
         manager = self._manager or find_manager()
         self._armed = False
-        return _disabled() if manager is None else wait_for(manager, self.send())
+        return not_sent() if manager is None else wait_for(manager, self.send())
 
 
-def _disabled() -> Receipt[Any]:
+def not_sent() -> Receipt[Any]:
+    """The receipt of a job that no manager takes. Raises NoManager in strict mode."""
     from nimbusq.config import Settings
 
     if Settings().strict:
@@ -240,99 +218,6 @@ def _mode(on_duplicate: object) -> Any:
     if on_duplicate not in ("raise", "return", "skip"):
         raise InvalidOption(f"on_duplicate is 'raise', 'return' or 'skip', not {on_duplicate!r}.")
     return on_duplicate
-
-
-def overlap_of(job: Job, key: str, changes: dict[str, Any] | None = None) -> Overlap:
-    """The overlap rule of this job under `key`, checked."""
-    options = job.options.override(changes or {})
-    return Overlap(
-        key=check_key("overlap", key),
-        limit=options.overlap_limit,
-        release_after=options.release_after,
-        expire_after=options.expire_after,
-        max_releases=options.max_releases,
-    )
-
-
-def build(job: Job, asked: Asked, manager: Manager, **fixed: Any) -> Envelope:
-    """The envelope of a dispatch; `fixed` are fields that the caller decides (id, batch, chain …).
-
-    The only place where a job's own options, its hooks and the builder's calls meet.
-    """
-    options = job.options
-    if options.name not in manager.registry or options.abstract:
-        raise InvalidJob(f"{type(job).__name__} does not define handle(): it is no job.")
-    body = manager.codec.encode(job)
-    retries = options.retries if asked.retries is None else asked.retries
-    delay = asked.delay
-    if asked.at is not None:
-        delay = seconds(max(0.0, asked.at.timestamp() - manager.clock.time()), "the delay until at()")
-    overlap = asked.overlap
-    if overlap is None and (key := job.overlap_key()) is not None:
-        overlap = overlap_of(job, key)
-    if overlap is not None:
-        _check_expiry(overlap, manager)
-    unique = None
-    if asked.unique is not None:
-        unique = Unique(key=unique_key(job, body, asked.unique_key), mode=asked.unique, ttl=asked.unique_ttl)
-    fields: dict[str, Any] = {
-        "id": new_id(),
-        "name": options.name,
-        "queue": asked.queue or options.queue,
-        "body": body,
-        "max_attempts": retries + 1,
-        "priority": asked.priority or options.priority,
-        "delay": delay,
-        "expires_in": asked.expires or options.expires,
-        "timeout": asked.timeout or options.timeout,
-        "unique": unique,
-        "overlap": overlap,
-        "rate": asked.rate,
-        "tags": _all_tags(job, asked),
-        "silenced": options.silenced,
-    }
-    return Envelope(**{**fields, **fixed})
-
-
-def _all_tags(job: Job, asked: Asked) -> tuple[str, ...]:
-    own = job.tags()
-    if not (own or asked.tags):
-        return job.options.tags
-    return tuple(dict.fromkeys((*job.options.tags, *check_tags(tuple(own)), *asked.tags)))
-
-
-def _check_expiry(overlap: Overlap, manager: Manager) -> None:
-    lease = manager.settings.lease_for((manager.store or manager.adapter).capabilities.driver)
-    if overlap.expire_after < lease:
-        raise InvalidOption(
-            f"expire_after={overlap.expire_after:g} is below the lease of {lease:g} s: a job that still runs would "
-            "let others in. Use at least the lease; a dead worker's key is free after one lease anyway."
-        )
-
-
-def receipt_for(
-    job: Job,
-    asked: Asked,
-    envelope: Envelope,
-    sent: Sent,
-    manager: Manager,
-    position: int = 0,
-    *,
-    raising: bool = True,
-) -> Receipt[Any]:
-    """The receipt of a pushed envelope. Raises DuplicateJob where the dispatch asked for that."""
-    pushed = sent.answers[position]
-    tx = asked.tx is not None
-    via = manager.route.of(envelope, tx=tx).capabilities
-    decode = result_adapter(type(job)).validate_json
-    if pushed.holder is not None:
-        if raising and asked.on_duplicate == "raise" and envelope.unique is not None:
-            raise DuplicateJob(pushed.holder, envelope.name, envelope.unique.key)
-        return Receipt(id=pushed.holder, status="duplicate", via=via.driver, _manager=manager, _decode=decode)
-    status: Literal["done", "queued"] = "done" if envelope.id in sent.ended else "queued"
-    return Receipt(
-        id=envelope.id, status=status, via=via.driver, in_transaction=tx, _manager=manager, _decode=decode
-    )
 
 
 # --- the functions people call -------------------------------------------------------------------------------
@@ -354,20 +239,23 @@ def dispatch(job: Any, /, *args: Any, **kwargs: Any) -> Dispatch[Any]:
     Nothing is sent before ``await ….send()``. Raises InvalidJob for anything else, TypeError and
     SerializationError for arguments that do not fit the function.
     """
-    if isinstance(job, Job | FunctionJob):
-        return Dispatch(as_job(job, *args, **kwargs))
-    if isinstance(job, Wrapped) and not isinstance(job, type):
+    if not _is_job(job) and not isinstance(job, FunctionJob | type) and isinstance(job, Wrapped):
         return job.dispatch()
     return Dispatch(as_job(job, *args, **kwargs))
+
+
+def _is_job(job: object) -> TypeGuard[Job]:
+    """isinstance, without the way that pydantic's metaclass takes for it."""
+    return Job in type(job).__mro__
 
 
 def as_job(job: object, /, *args: Any, **kwargs: Any) -> Job:
     """The Job instance for what `dispatch` takes."""
     if isinstance(job, FunctionJob):
         return job.bind(*args, **kwargs)
-    if isinstance(job, Job) and not args and not kwargs:
+    if _is_job(job) and not args and not kwargs:
         return job
-    if isinstance(job, Job):
+    if _is_job(job):
         raise InvalidJob(
             f"the arguments of {type(job).__name__} are its fields: dispatch({type(job).__name__}(…))."
         )
@@ -378,43 +266,3 @@ def as_job(job: object, /, *args: Any, **kwargs: Any) -> Job:
             f"{getattr(job, '__qualname__', job)!s} is a plain callable: decorate a function with @job."
         )
     raise InvalidJob(f"{type(job).__name__} is not a job: use a Job class or a function with @job.")
-
-
-async def dispatch_many(
-    jobs: Iterable[Job | Dispatch[Any]], *, manager: Manager | None = None, chunk: int = 500
-) -> list[Receipt[Any]]:
-    """Send many jobs, one round trip per `chunk` of them; receipts in their order.
-
-    A job that cannot be sent has status "refused" and its `error`; the others are sent, and a duplicate answers
-    with its holder. An error of the backend is raised: the chunks before it are stored.
-    """
-    given = [item.disarm() if isinstance(item, Dispatch) else (item, Asked()) for item in jobs]
-    manager = manager or find_manager()
-    if manager is None:
-        return [_disabled() for _ in given]
-    receipts: list[Receipt[Any]] = []
-    for start in range(0, len(given), chunk):
-        receipts += await _send_chunk(given[start : start + chunk], manager)
-    return receipts
-
-
-async def _send_chunk(given: Sequence[tuple[object, Asked]], manager: Manager) -> list[Receipt[Any]]:
-    receipts: dict[int, Receipt[Any]] = {}
-    built: list[tuple[int, Job, Asked, Envelope]] = []
-    for position, (item, asked) in enumerate(given):
-        try:
-            if asked.tx is not None:
-                raise InvalidOption(
-                    "dispatch_many sends outside any transaction: send() each job that has using()."
-                )
-            job = as_job(item)
-            envelope = build(job, asked, manager)
-            manager.check_size(envelope)
-            manager.route.of(envelope)
-            built.append((position, job, asked, envelope))
-        except (NimbusqError, TypeError) as error:
-            receipts[position] = Receipt(id="", status="refused", error=error)
-    sent = await manager.push([envelope for *_, envelope in built]) if built else Sent([])
-    for index, (position, job, asked, envelope) in enumerate(built):
-        receipts[position] = receipt_for(job, asked, envelope, sent, manager, index, raising=False)
-    return [receipts[position] for position in range(len(given))]

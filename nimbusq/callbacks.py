@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from nimbusq.builder import Asked, Dispatch, build
+from nimbusq.builder import Dispatch
+from nimbusq.building import Asked, build
 from nimbusq.calling import call, call_plain
 from nimbusq.envelope import Callback, Envelope
 from nimbusq.errors import InvalidJob, InvalidOption
@@ -51,7 +52,7 @@ def taken(item: object, what: str, *, may_be_unique: bool = False) -> tuple[Job,
 def callback_envelope(item: object, callback: Callback, job_id: str, manager: Manager) -> Envelope:
     """The whole envelope of a callback, to be stored until it is due."""
     job, asked = taken(item, f"the {callback.kind} callback")
-    return build(job, asked, manager, id=job_id, callback=callback)
+    return build(job, asked, manager, job_id=job_id, callback=callback)
 
 
 async def call_in_process(callback: AnyCallback, **offered: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
-from nimbusq.builder import Dispatch, build
+from nimbusq.builder import Dispatch
+from nimbusq.building import build
 from nimbusq.callbacks import AnyCallback, CallbackJob, call_in_process, callback_envelope, disarm, taken
 from nimbusq.calling import call_to_its_end
 from nimbusq.envelope import Callback, ChainRest, Envelope, check_name
@@ -105,7 +106,7 @@ class Chain:
 
     def _link(self, link: Link, link_id: str, manager: Manager) -> Envelope:
         job, asked = taken(link, "a chain's link")
-        return build(job, replace(asked, queue=asked.queue or self._plan.queue), manager, id=link_id)
+        return build(job, replace(asked, queue=asked.queue or self._plan.queue), manager, job_id=link_id)
 
     def _failure(self, chain_id: str, manager: Manager) -> str | None:
         callback = self._plan.on_failure or registry.callbacks.get(f"chain:{self._plan.name}", {}).get(

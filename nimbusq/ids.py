@@ -12,12 +12,10 @@ _NAMESPACE: Final = uuid.UUID("6f6c1f0e-6d1b-5c0a-9d3e-0a6d69626e71")
 
 def new_id() -> str:
     """A UUIDv7 (RFC 9562): random, and sorted by the millisecond it was made in."""
-    random = int.from_bytes(os.urandom(10))
-    value = (time.time_ns() // 1_000_000) << 80 | random
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    time_part = f"{time.time_ns() // 1_000_000:012x}"
+    random = os.urandom(10).hex()
+    variant = "89ab"[ord(random[3]) & 3]
+    return f"{time_part[:8]}-{time_part[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[7:19]}"
 
 
 def derived_id(parent: str, part: object) -> str:

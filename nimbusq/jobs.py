@@ -289,3 +289,9 @@ def result_adapter(model: type[Job]) -> TypeAdapter[Any]:
         return TypeAdapter(Any if kind is None else kind, config=config)
     except PydanticUserError:  # a model, a dataclass, a TypedDict: it has a configuration of its own
         return TypeAdapter(kind)
+
+
+@functools.cache
+def result_decoder(model: type[Job]) -> Callable[[bytes], Any]:
+    """Reads an encoded return value."""
+    return result_adapter(model).validate_json

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-from nimbusq.builder import Asked, build
+from nimbusq.building import Asked, build
 from nimbusq.callbacks import CallbackJob, taken
 from nimbusq.cron import Cron, Every, Timetable
 from nimbusq.driver import Locker, Pushed, Schedules, ScheduleState
@@ -213,7 +213,7 @@ class Scheduler:
         return pushed
 
     def _envelope(self, entry: Entry, job_id: str) -> Envelope:
-        envelope = build(entry.job, entry.asked, self.manager, id=job_id)
+        envelope = build(entry.job, entry.asked, self.manager, job_id=job_id)
         if entry.overlap == "skip":
             envelope = replace(envelope, unique=Unique(key=f"schedule:{entry.name}"))
         if entry.jitter:

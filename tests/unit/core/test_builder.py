@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from nimbusq import DuplicateJob, Job, Manager, NoManager, dispatch, dispatch_many, job
-from nimbusq.builder import Asked, Dispatch, UnsentDispatchWarning
+from nimbusq.builder import Dispatch, UnsentDispatchWarning
+from nimbusq.building import Asked
 from nimbusq.driver import Claim, Lane, Want
 from nimbusq.envelope import Envelope, Overlap, Unique
 from nimbusq.errors import InvalidOption, SerializationError
