@@ -22,7 +22,7 @@ from nimbusq.driver import (
     SettleStatus,
     Want,
 )
-from nimbusq.envelope import Envelope
+from nimbusq.envelope import Envelope, Unreadable
 from nimbusq_database.claim import Look, due_in
 from nimbusq_database.job_row import to_claim
 from nimbusq_database.reclaim import note_claim
@@ -32,6 +32,7 @@ from nimbusq_database.transaction import Transaction
 
 _SHARED: Final = ("queue", "name", "priority", "delay", "expires_in", "max_attempts")
 """What plain jobs of one kind have in common, by the names of their columns."""
+_SETTLED: Final = Settled(SettleStatus.SETTLED)
 _kind = attrgetter(*_SHARED, "unique", "overlap", "rate", "batch_id")
 
 
@@ -116,6 +117,38 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Set
     if not settlements:
         return []
     now = await tx.audit_time()
+    if all(_just_ends(one) for one in settlements):
+        ended = await _end(tx, settlements)
+        _note(tx, [one for one in settlements if one.claim.id in ended], now)
+        missed = [one for one in settlements if one.claim.id not in ended]
+        answers = iter(await _settle(tx, missed, now) if missed else ())
+        return [_SETTLED if one.claim.id in ended else next(answers) for one in settlements]
+    return await _settle(tx, settlements, now)
+
+
+def _just_ends(settlement: Settlement) -> bool:
+    """Whether nothing but the job has to go, and nothing to be kept but history."""
+    envelope, outcome = settlement.claim.envelope, settlement.outcome
+    if not settlement.terminal or isinstance(envelope, Unreadable):
+        return False
+    locked = envelope.unique is not None and envelope.unique.mode == "lock"
+    return not locked and not (isinstance(outcome, Done) and outcome.result is not None)
+
+
+async def _end(tx: Transaction, settlements: Sequence[Settlement]) -> frozenset[str]:
+    """The ids of those that were held, and are gone now."""
+    rows = await tx.fetch(
+        "settle_ends",
+        ids=[one.claim.id for one in settlements],
+        tokens=[one.claim.token for one in settlements],
+        history=[history_columns(one.history) for one in settlements if one.history],
+    )
+    ended = frozenset(row["id"] for row in rows)
+    tx.topics.update(f"job:{job_id}" for job_id in ended)
+    return ended
+
+
+async def _settle(tx: Transaction, settlements: Sequence[Settlement], now: float) -> list[Settled]:
     results = [one for one in settlements if isinstance(one.outcome, Done) and one.outcome.result is not None]
     rows = await tx.fetch(
         "settle_plain",
@@ -147,7 +180,7 @@ def _asked(settlement: Settlement) -> dict[str, Any]:
 
 def _answer(row: Any) -> Settled:
     if row["settled"]:
-        return Settled(SettleStatus.SETTLED)
+        return _SETTLED
     return Settled(SettleStatus.ALREADY if row["already"] else SettleStatus.LOST)
 
 

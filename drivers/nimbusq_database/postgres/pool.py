@@ -111,5 +111,10 @@ def connect_options(address: PostgresAddress) -> dict[str, Any]:
         "timeout": 5.0,
     }
     if not address.pooled:  # a pooler refuses settings that it does not know
-        options["server_settings"] = {"application_name": "nimbusq", "jit": "off"}
+        # Lists of another length each time would else be planned anew each time, which takes longer than to run.
+        options["server_settings"] = {
+            "application_name": "nimbusq",
+            "jit": "off",
+            "plan_cache_mode": "force_generic_plan",
+        }
     return options

@@ -12,7 +12,7 @@ from nimbusq_database.statements import Statements, names
 from nimbusq_database.urls import dialect_class
 
 DIALECTS = ("sqlite", "postgres", "mysql")
-SHORT = {"jobs_push_plain", "claim_plain", "extend_plain", "settle_plain", "notify"}
+SHORT = {"jobs_push_plain", "claim_plain", "extend_plain", "settle_ends", "settle_plain", "notify"}
 """Statements of PostgreSQL alone, where a statement is a round trip."""
 
 

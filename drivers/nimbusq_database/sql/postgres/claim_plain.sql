@@ -1,22 +1,30 @@
 -- A whole claim where nothing needs to be judged: no lease may have ended, the token is new, and no candidate
 -- has a gate or an ending. Otherwise nothing is changed, and the claim goes its longer way.
 -- Parameters: token, lease in seconds, limit; queues and limits, lane by lane.
+-- The gate looks at leases that have ended only, not for the first to end: entries of jobs that have left are read
+-- until they are vacuumed, and at the front of that index there are most of them.
 -- Returns: judge (1: the longer way), and the columns of a claim; one row without an id where nothing was due.
 with gate as materialized (
   select
     exists (select from {p}jobs where token = :token)
-    or coalesce((select min(check_at) from {p}jobs where check_at is not null) <= {now}, false) as closed
+    or (select check_at from {p}jobs where check_at <= {now} order by check_at limit 1) is not null as closed
+),
+lanes as materialized (
+  select lane.*
+  from unnest(:queues::text[], :limits::int[]) with ordinality as lane (queue, room, place)
+  where not (select closed from gate)
+    and not exists (select from {p}paused_queues paused where paused.queue = lane.queue)
 ),
 candidates as materialized (
   select j.*, lane.place
-  from unnest(:queues::text[], :limits::int[]) with ordinality as lane (queue, room, place)
+  from lanes lane
   cross join lateral (
     select j.*
     from generate_series(1, 10) as p (priority)
     cross join lateral (
       select
         j.id, j.queue, j.wire, j.attempts, j.max_attempts, j.releases, j.blocks, j.reclaims, j.fence, j.run_at,
-  j.ending, j.cancel_asked,
+        j.ending, j.cancel_asked,
         j.seq, j.priority,
         j.gated = 1 or j.ending is not null or j.cancel_asked = 1 or coalesce(j.expires_at <= {now}, false)
         or (j.batch_id is not null and exists (
@@ -30,8 +38,6 @@ candidates as materialized (
     ) j
     limit lane.room
   ) j
-  where not (select closed from gate)
-    and not exists (select from {p}paused_queues paused where paused.queue = lane.queue)
   limit :limit
 ),
 verdict as materialized (
