@@ -98,10 +98,13 @@ async def _perform(run: Run, job: Job) -> Any:
     contexts.enter(run.context)
     run.around.manager.make_current()
     middleware = run.around.manager.middleware
-    if not middleware.around_runs:
-        return await _call(run, job)
-    async with middleware.around_run(run.context):
-        return await _call(run, job)
+    try:
+        if not middleware.around_runs:
+            return await _call(run, job)
+        async with middleware.around_run(run.context):
+            return await _call(run, job)
+    finally:
+        run.context.completer = None  # else they refer to each other, and the collector must find them
 
 
 async def _call(run: Run, job: Job) -> Any:
