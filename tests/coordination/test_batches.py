@@ -342,6 +342,20 @@ async def test_a_callback_whose_worker_dies_runs_again_elsewhere(shared: Place) 
         assert len(shared.notes("finally")) == 2
 
 
+async def test_a_callback_that_raises_is_retried_as_a_job(here: Place) -> None:
+    """B46: the batch has ended, whatever its callbacks do."""
+    async with here.manager() as manager:
+        callback = dispatch(shop.flaky, "callback", 1)
+        batch = await Batch([dispatch(shop.step, "m")]).then(callback).finally_(shop.on_finally).send()
+        async with workers(Worker(manager, lease=2)):
+            await here.until_empty(manager)
+        assert [line[3] for line in here.notes("start") if line[2] == "callback"] == ["1", "2"]
+        assert here.counts("end") == {"m": 1, "callback": 1}
+        assert len(here.notes("finally")) == 1
+        state = await batch.refresh()
+        assert (state.total, state.pending, state.failed, state.finished) == (1, 0, 0, True)
+
+
 async def test_a_lost_member_fails_with_its_catch(shared: Place) -> None:
     async with shared.manager() as manager:
         batch = await with_callbacks(Batch([dispatch(shop.suicidal, "m").retries(0)])).send()

@@ -272,6 +272,9 @@ async def test_the_options_of_a_dispatch_count(here: Place) -> None:
 def test_defaults() -> None:
     entry = Scheduler().every(60, dispatch(shop.step, "tick"))
     assert (entry.name, entry.catch_up, entry.overlap, entry.jitter) == ("step", "last", "allow", 0.0)
+    nightly = Scheduler().cron("0 3 * * *", dispatch(shop.step, "tick"))
+    assert nightly.timetable.describe()["tz"] == "UTC"
+    assert (schedules.MISFIRE_GRACE, schedules.MOST_CAUGHT_UP) == (300.0, 100)
 
 
 async def test_what_cannot_be_scheduled_is_refused() -> None:
