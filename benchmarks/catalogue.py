@@ -272,6 +272,15 @@ _SQS_PEERS: Final = (
         jobs=3000,
         default=True,
     ),
+    Entry(
+        name="sqs-loops",
+        driver="sqs",
+        target="sqs_loop:SqsLoops",
+        environment="sqs-loop",
+        requires=("aioboto3>=15.5",),
+        jobs=3000,
+        default=True,
+    ),
 )
 
 _OURS_JOBS: Final[dict[Driver, int]] = {"mariadb": 10_000, "sqs": 3000}

@@ -1,4 +1,4 @@
-"""No queue at all: aioboto3 receives ten, runs them, deletes them; as many such loops as fill the concurrency."""
+"""No queue at all: aioboto3 receives ten, runs them, deletes them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ TEN = 10
 
 
 class SqsLoop(Peer):
+    """One such loop."""
+
     async def install(self) -> None:
         await self.connect()
         await self._client.create_queue(QueueName=self.place.name)
@@ -46,13 +48,11 @@ class SqsLoop(Peer):
             ]
             await self._client.send_message_batch(QueueUrl=self._queue, Entries=entries)
 
-    async def work(self, concurrency: int) -> None:
+    async def work(self, concurrency: int) -> None:  # noqa: ARG002 - of one receive
         await self.connect()
-        async with asyncio.TaskGroup() as loops:
-            for _ in range(max(1, concurrency // TEN)):
-                loops.create_task(self._receive_and_delete())
+        await self.receive_and_delete()
 
-    async def _receive_and_delete(self) -> None:
+    async def receive_and_delete(self) -> None:
         while True:
             answer = await self._client.receive_message(
                 QueueUrl=self._queue, MaxNumberOfMessages=TEN, WaitTimeSeconds=1
@@ -62,6 +62,16 @@ class SqsLoop(Peer):
             entries = [{"Id": m["MessageId"], "ReceiptHandle": m["ReceiptHandle"]} for m in messages]
             if entries:
                 await self._client.delete_message_batch(QueueUrl=self._queue, Entries=entries)
+
+
+class SqsLoops(SqsLoop):
+    """As many of them side by side as fill the slots."""
+
+    async def work(self, concurrency: int) -> None:
+        await self.connect()
+        async with asyncio.TaskGroup() as loops:
+            for _ in range(max(1, concurrency // TEN)):
+                loops.create_task(self.receive_and_delete())
 
 
 def _body(kind: str, i: int) -> str:

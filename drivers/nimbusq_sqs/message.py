@@ -22,6 +22,7 @@ SYSTEM_ATTRIBUTES: Final = (
 )
 _DEFAULT_ATTEMPTS: Final = 4
 """Of a message whose header cannot be read."""
+_NO_TRAIL: Final = Trail()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +177,7 @@ def received(
     """Read one entry of a `ReceiveMessage` reply; `now` is the `server_time` of that reply."""
     attributes = found.get("Attributes", {})
     own = found.get("MessageAttributes", {}).get(TRAIL, {})
-    trail = Trail.from_attribute(own.get("StringValue") or "{}")
+    trail = Trail.from_attribute(own["StringValue"]) if own.get("StringValue") else _NO_TRAIL
     raw = from_text(found.get("Body", ""))
     envelope = decode(raw)
     header = envelope.header if isinstance(envelope, Unreadable) else envelope

@@ -27,8 +27,9 @@ from nimbusq_sqs.trail import TRAIL
 
 log = logging.getLogger("nimbusq.sqs")
 
-_RECEIVERS: Final = 4
-"""Most receives from one queue at once: with a round trip of 10 ms they bring 2,563 jobs a second, one brings 670."""
+_RECEIVERS: Final = 8
+"""Most receives from one queue at once: with a round trip of 10 ms eight bring 3,172 jobs a second, four 2,563, and
+one 670."""
 _LINGER: Final = 0.25
 """Seconds that a received message waits for a claim, or a tenth of its lease if that is less."""
 
