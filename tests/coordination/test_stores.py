@@ -1,4 +1,4 @@
-"""What a manager coordinates with: every store on every driver that coordinates, or a refusal that names the remedy."""
+"""What a manager coordinates with: every store on every driver that coordinates, or a refusal with its remedy."""
 
 from __future__ import annotations
 
