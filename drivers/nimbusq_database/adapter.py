@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self
 
 from nimbusq.driver import (
     Capabilities,
@@ -28,9 +28,11 @@ from nimbusq.errors import ConfigError, DispatchUncertain, StoreError
 from nimbusq_database import claim, extend, plain, push, settle
 from nimbusq_database.bell import Bell
 from nimbusq_database.claim import Look
+from nimbusq_database.completion import through
 from nimbusq_database.database import DEADLINE, Database
 from nimbusq_database.dialect import Dialect
 from nimbusq_database.failures import OutcomeUnknown
+from nimbusq_database.grouping import PushGroups
 from nimbusq_database.job_row import raw_columns
 from nimbusq_database.migrations import Migrations, sql
 from nimbusq_database.pruning import Pruning, prune
@@ -46,8 +48,6 @@ from nimbusq_database.stores.schedules import DatabaseSchedules
 from nimbusq_database.stores.workers import DatabaseWorkers
 from nimbusq_database.transaction import Transaction
 from nimbusq_database.urls import dialect_from_url
-
-T = TypeVar("T")
 
 _log = logging.getLogger("nimbusq.database")
 _CAPABILITIES: Final = Capabilities(
@@ -78,6 +78,7 @@ class DatabaseAdapter:
         database = Database(dialect=dialect, settings=settings, statements=statements, bell=_bell or Bell())
         self._database = database
         self._pruning = Pruning()
+        self._pushes = PushGroups(self._push)
         self.capabilities = _CAPABILITIES
         self.migrations = Migrations(dialect, statements)
         self.stores = Stores(
@@ -121,22 +122,25 @@ class DatabaseAdapter:
             await migrations.up()
 
     async def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Sequence[Pushed]:
-        async def body(transaction: Transaction) -> Sequence[Pushed]:
-            return await push.push(transaction, envelopes)
-
-        async def short(transaction: Transaction) -> Sequence[Pushed]:
-            pushed = await plain.push(transaction, envelopes, self._database.dialect.carried)
-            return await body(transaction) if pushed is None else pushed
-
         if tx is not None:
-            return await self._database.within(tx, body)
-        locks = any(one.unique and one.unique.mode == "lock" for one in envelopes)
+            return await self._database.within(tx, lambda transaction: push.push(transaction, envelopes))
         try:
-            if locks or not self._database.dialect.single:
-                return await self._database.transact(body)
-            return await self._database.single(short)
+            return await self._pushes.push(envelopes)
         except OutcomeUnknown as error:
             raise DispatchUncertain(envelopes[0].id) from error
+
+    async def _push(self, envelopes: Sequence[Envelope]) -> Sequence[Pushed]:
+        async def body(tx: Transaction) -> Sequence[Pushed]:
+            return await push.push(tx, envelopes)
+
+        async def short(tx: Transaction) -> Sequence[Pushed]:
+            pushed = await plain.push(tx, envelopes, self._database.dialect.carried)
+            return await body(tx) if pushed is None else pushed
+
+        locks = any(one.unique and one.unique.mode == "lock" for one in envelopes)
+        if locks or not self._database.dialect.single:
+            return await self._database.transact(body)
+        return await self._database.single(short)
 
     async def claim(self, want: Want) -> Claimed:
         loop = asyncio.get_running_loop()
@@ -184,9 +188,9 @@ class DatabaseAdapter:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            look = await _through(running)
+            look = await through(running)
             if look is not None and look.claimed.claims:
-                await _through(asyncio.ensure_future(self._hand_back(look.claimed.claims)))
+                await through(asyncio.ensure_future(self._hand_back(look.claimed.claims)))
             raise
 
     async def _look(self, want: Want) -> Look:
@@ -288,16 +292,6 @@ class DatabaseAdapter:
             await self._database.transact(body)
         except StoreError as error:
             _log.warning("old records stay for another minute: %s", error)
-
-
-async def _through(running: asyncio.Future[T]) -> T | None:
-    """The outcome of something that must not be cut, whoever cancels the caller meanwhile."""
-    while not running.done():
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError:
-            continue
-    return None if running.cancelled() or running.exception() else running.result()
 
 
 def _depth(queue: str, row: Any) -> Depth:
