@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from nimbusq.builder import Dispatch, as_job, not_sent
@@ -31,15 +32,14 @@ async def dispatch_many(
     A job that cannot be sent has status "refused" and its `error`; the others are sent, and a duplicate answers
     with its holder. An error of the backend is raised: the chunks before it are stored.
     """
-    given = [item.disarm() if isinstance(item, Dispatch) else (item, AS_IT_IS) for item in jobs]
+    given = (item.disarm() if isinstance(item, Dispatch) else (item, AS_IT_IS) for item in jobs)
     manager = manager or find_manager()
     if manager is None:
         return [not_sent() for _ in given]
     receipts: list[Receipt[Any]] = []
     sending: asyncio.Task[list[Receipt[Any]]] | None = None
     try:
-        for start in range(0, len(given), chunk):
-            built = [_build(item, asked, manager) for item, asked in given[start : start + chunk]]
+        while built := [_build(item, asked, manager) for item, asked in islice(given, chunk)]:
             if sending is not None:
                 receipts += await sending
             sending = asyncio.create_task(_send(built, manager))

@@ -164,24 +164,28 @@ class Manager:
         else:
             async with self.middleware.around_push(envelopes):
                 answers = await store()
+        heard, inline = self.observers.wants("dispatched"), self.adapter.capabilities.inline
+        if not (heard or inline):
+            return Sent(answers)
         new = [envelope for envelope, answer in zip(envelopes, answers, strict=True) if answer.holder is None]
-        if self.observers.wants("dispatched"):
+        if heard:
             for envelope in new:
                 await self.observers.tell("dispatched", envelope)
-        if not self.adapter.capabilities.inline:
+        if not inline:
             return Sent(answers)
         return Sent(answers, await self.run_inline([envelope.id for envelope in new] if raising else []))
 
     async def _push(self, envelopes: Sequence[Envelope], tx: object | None) -> Sequence[Pushed]:
+        if self.adapter.capabilities.inline:
+            envelopes = [replace(envelope, delay=0.0) if envelope.delay else envelope for envelope in envelopes]
+        groups = self.route.split(envelopes, tx=tx is not None)
+        if len(groups) == 1:
+            return await groups[0][0].push(envelopes, tx=tx)
         answers: dict[int, Pushed] = {}
-        for adapter, positions in self.route.split(envelopes, tx=tx is not None):
-            part = [self._prepared(envelopes[position]) for position in positions]
+        for adapter, positions in groups:
+            part = [envelopes[position] for position in positions]
             answers.update(zip(positions, await adapter.push(part, tx=tx), strict=True))
         return [answers[position] for position in range(len(envelopes))]
-
-    def _prepared(self, envelope: Envelope) -> Envelope:
-        inline = self.adapter.capabilities.inline
-        return replace(envelope, delay=0.0) if inline and envelope.delay else envelope
 
     def check_size(self, envelope: Envelope) -> None:
         """Raises PayloadTooLarge before anything reaches the network."""
