@@ -1,6 +1,7 @@
 """A chaos run: real workers on a real store, under kills, freezes and cut links; then everything is checked.
 
-    python -m tests.faults.chaos --driver NAME [--jobs N] [--kills N] [--seed N] [--lease S] [--workers N]
+    python -m tests.faults.chaos --driver NAME [--jobs N] [--kills N] [--freezes N] [--server-kills N] [--cuts N]
+                                 [--seed N] [--lease S] [--workers N] [--keep]
 
 Exit codes: 0 nothing is wrong; 1 something is; 2 the run is void, since too few faults have hit.
 """
@@ -47,7 +48,7 @@ async def run(plan: Plan, folder: Path) -> Report:
         stage = scene.stage
         begun_at = time.monotonic()
         nemesis = Nemesis(
-            stage, kills=plan.kills, seed=plan.seed, lease=plan.lease, server=scene.server, links=scene.links
+            stage, least=plan.least, seed=plan.seed, lease=plan.lease, server=scene.server, links=scene.links
         )
         async with AsyncExitStack() as managers:
             direct = await managers.enter_async_context(stage.manager())
@@ -166,6 +167,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of workload and schedule")
     parser.add_argument("--lease", type=float, default=2.0, help="seconds")
     parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--freezes", type=int, default=0, help="past the lease, at least")
+    parser.add_argument("--server-kills", type=int, default=0, help="at least")
+    parser.add_argument("--cuts", type=int, default=0, help="of connections, at least")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
     args = vars(parser.parse_args())
     keep = args.pop("keep")

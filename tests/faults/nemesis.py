@@ -8,7 +8,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias
 
@@ -18,21 +18,30 @@ from tests.faults.stage import Stage
 
 PACE: Final = (0.1, 0.5)
 """Seconds between two strikes, at least and at most."""
-FREEZES, TERMS, CUTS, REPLIES, SERVER_KILLS = 0.1, 0.06, 0.2, 0.2, 0.04
-"""How many there are at least for each kill of a worker."""
+FREEZE: Final = "freeze past the lease"
+SHARES: Final = {
+    "kill": 1.0,
+    FREEZE: 0.05,
+    "term": 0.06,
+    "server kill": 0.04,
+    "cut": 0.2,
+    "reply to lose": 0.2,
+}
+"""How many there are at least for each kill of a worker, unless the plan asks for more."""
+OF_SERVERS: Final = frozenset({"server kill", "cut", "reply to lose"})
 
 Strike: TypeAlias = Callable[[asyncio.TaskGroup], Awaitable[None]]
 
 
 class Nemesis:
-    """kills: of workers; the run of the nemesis ends with the last of them. server: None where there is none.
-    links: the proxies before it. `struck` counts what was done."""
+    """least: how often each fault must come; the run of the nemesis ends with the last kill of a worker. server: None
+    where there is none. links: the proxies before it. `struck` counts what was done."""
 
     def __init__(
         self,
         stage: Stage,
         *,
-        kills: int,
+        least: Mapping[str, int],
         seed: int,
         lease: float,
         server: Server | None,
@@ -40,7 +49,7 @@ class Nemesis:
     ) -> None:
         self.struck: Counter[str] = Counter()
         self._stage = stage
-        self._kills = kills
+        self._least = least
         self._lease = lease
         self._server = server
         self._links = links
@@ -49,12 +58,12 @@ class Nemesis:
 
     @property
     def progress(self) -> float:
-        return self.struck["kill"] / self._kills if self._kills else 1.0
+        return self.struck["kill"] / self._least["kill"] if self._least["kill"] else 1.0
 
     async def run(self) -> None:
         """Strike until all kills have landed, and leave everything healed."""
         async with asyncio.TaskGroup() as side:
-            while self.struck["kill"] < self._kills:
+            while self.progress < 1.0:
                 await asyncio.sleep(self._dice.uniform(*PACE))
                 await self._strike(side)
         for link in self._links:
@@ -63,28 +72,28 @@ class Nemesis:
     async def _strike(self, side: asyncio.TaskGroup) -> None:
         """What is overdue by the schedule, else anything."""
         strikes = self._strikes()
-        for name, (strike, share, _) in strikes.items():
-            if self.struck[name] < math.ceil(share * self.struck["kill"]):
+        for name, (strike, _) in strikes.items():
+            if name != "kill" and self.struck[name] < math.ceil(self._least.get(name, 0) * self.progress):
                 return await strike(side)
-        ((strike, *_),) = self._dice.choices(
-            list(strikes.values()), weights=[w for *_, w in strikes.values()]
+        ((strike, _),) = self._dice.choices(
+            list(strikes.values()), weights=[weight for _, weight in strikes.values()]
         )
         return await strike(side)
 
-    def _strikes(self) -> dict[str, tuple[Strike, float, int]]:
-        """Name -> what it is, how often it must come for each kill, how often it comes beside that."""
-        strikes: dict[str, tuple[Strike, float, int]] = {
-            "kill": (self._kill, 0.0, 60),
-            "freeze": (self._freeze, FREEZES, 10),
-            "term": (self._terminate, TERMS, 4),
+    def _strikes(self) -> dict[str, tuple[Strike, int]]:
+        """Name -> what it is, and how often it comes beside what must."""
+        strikes: dict[str, tuple[Strike, int]] = {
+            "kill": (self._kill, 60),
+            FREEZE: (self._freeze, 10),
+            "term": (self._terminate, 4),
         }
         if self._server is not None:
             strikes |= {
-                "server kill": (self._kill_server, SERVER_KILLS, 0),
-                "server freeze": (self._freeze_server, 0.0, 2),
-                "cut": (self._cut, CUTS, 8),
-                "reply to lose": (self._lose_reply, REPLIES, 8),
-                "half-open": (self._half_open, 0.0, 2),
+                "server kill": (self._kill_server, 0),
+                "server freeze": (self._freeze_server, 2),
+                "cut": (self._cut, 8),
+                "reply to lose": (self._lose_reply, 8),
+                "half-open": (self._half_open, 2),
             }
         return strikes
 
@@ -109,10 +118,11 @@ class Nemesis:
     async def _freeze(self, side: asyncio.TaskGroup) -> None:
         if (pid := self._victim()) is not None and not self._frozen:
             self._frozen.add(pid)
-            side.create_task(self._thaw_later(pid, self._lease * self._dice.uniform(0.3, 2.5)))
+            leases = self._dice.uniform(0.3, 2.5)
+            side.create_task(self._thaw_later(pid, self._lease * leases))
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
-                self.struck["freeze"] += 1
+                self.struck[FREEZE if leases > 1 else "short freeze"] += 1
 
     async def _thaw_later(self, pid: int, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -9,13 +9,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nimbusq.worker.report import installed_version
-from tests.faults.nemesis import CUTS, FREEZES, REPLIES, SERVER_KILLS, TERMS
+from tests.faults.nemesis import FREEZE, OF_SERVERS, SHARES
 from tests.faults.verdict import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """lease: seconds. workers: processes at work at the same time, each with `concurrency` slots."""
+    """lease: seconds. workers: processes at work at the same time, each with `concurrency` slots.
+
+    freezes (past the lease), server_kills, cuts: at least so many; with 0 their number follows from the kills.
+    """
 
     driver: str
     jobs: int = 10_000
@@ -24,6 +27,15 @@ class Plan:
     lease: float = 2.0
     workers: int = 3
     concurrency: int = 8
+    freezes: int = 0
+    server_kills: int = 0
+    cuts: int = 0
+
+    @property
+    def least(self) -> dict[str, int]:
+        """How often each fault must hit by the last kill."""
+        wanted = {FREEZE: self.freezes, "server kill": self.server_kills, "cut": self.cuts}
+        return {name: wanted.get(name) or int(self.kills * share) for name, share in SHARES.items()}
 
 
 @dataclass
@@ -78,19 +90,12 @@ def figures(evidence: Evidence, begun_at: float, healed_at: float, drained_at: f
 def missing(report: Report, *, has_server: bool) -> list[str]:
     """Faults that have not hit: without them a clean verdict says nothing."""
     kills = report.plan.kills
-    wanted = {
-        "kill": kills,
-        "freeze": int(kills * FREEZES),
-        "term": int(kills * TERMS),
-        "leases expired": kills // 2,
-        "leases lost by live workers": kills // 20,
+    wanted = {"leases expired": kills // 2, "leases lost by live workers": kills // 20}
+    wanted |= {
+        name: least for name, least in report.plan.least.items() if has_server or name not in OF_SERVERS
     }
     if has_server:
-        wanted |= {
-            "server kill": int(kills * SERVER_KILLS),
-            "cut": int(kills * CUTS),
-            "replies lost": int(kills * REPLIES / 2),  # not every request comes in time
-        }
+        wanted["replies lost"] = wanted.pop("reply to lose") // 2  # not every request comes in time
     hit = {**report.seen, **report.struck}
     return [
         f"{hit.get(name, 0):g} x {name}, at least {least} wanted"
