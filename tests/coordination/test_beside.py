@@ -30,13 +30,13 @@ async def test_fifty_sends_from_five_processes_queue_one(beside: Place, kind: st
 
 async def test_two_processes_run_one_at_a_time(beside: Place) -> None:
     async with beside.manager() as manager:
-        for name, seconds in (("long", 2.4), ("a", 0.1), ("b", 0.1), ("c", 0.1)):
+        for name, seconds in (("long", 3.0), ("a", 0.1), ("b", 0.1), ("c", 0.1)):
             receipt = (
                 await dispatch(shop.step, name, seconds).without_overlapping("k", release_after=0.2).send()
             )
             assert receipt.via != manager.adapter.capabilities.driver
         for _ in range(2):
-            beside.start("worker", LEASE=0.8, CONCURRENCY=2)
+            beside.start("worker", LEASE=1, CONCURRENCY=2)
         await beside.until(lambda: len(beside.counts("end")) == 4, "the four ends")
         assert most_at_once(beside) == 1
         assert {line[3] for line in beside.notes("start")} == {"1"}

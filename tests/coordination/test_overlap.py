@@ -44,10 +44,10 @@ def most_at_once(place: Place) -> int:
 
 async def test_two_processes_run_one_at_a_time_though_one_job_outlasts_its_lease(shared: Place) -> None:
     async with shared.manager() as manager:
-        for name, seconds in (("long", 2.4), ("a", 0.1), ("b", 0.1), ("c", 0.1)):
+        for name, seconds in (("long", 3.0), ("a", 0.1), ("b", 0.1), ("c", 0.1)):
             await dispatch(shop.step, name, seconds).without_overlapping("k", release_after=0.3).send()
         for _ in range(2):
-            shared.start("worker", LEASE=0.8, CONCURRENCY=2)
+            shared.start("worker", LEASE=1, CONCURRENCY=2)
         await shared.until_empty(manager)
         assert most_at_once(shared) == 1
         assert shared.counts("end") == {"long": 1, "a": 1, "b": 1, "c": 1}

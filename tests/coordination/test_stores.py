@@ -23,7 +23,7 @@ from tests.coordination.place import Place
 from tests.coordination.programs import shop
 
 
-class Sync(Job):
+class Reindex(Job):
     async def handle(self) -> None: ...
 
 
@@ -42,17 +42,17 @@ async def test_a_carrier_has_those_of_the_store_beside_it(beside: Place) -> None
 
 
 VERBS: dict[str, Callable[[Manager], Awaitable[Any]]] = {
-    "unique": lambda _: dispatch(Sync()).unique("k").send(),
-    "unique_for": lambda _: dispatch(Sync()).unique_for(60, key="k").send(),
-    "dispatch_unique": lambda _: dispatch_unique(Sync()),
-    "is_unique_locked": lambda _: is_unique_locked(Sync()),
-    "acquire_unique_lock": lambda _: acquire_unique_lock(Sync()),
-    "without_overlapping": lambda _: dispatch(Sync()).without_overlapping("k").send(),
-    "a wrapper by hand": lambda _: WithoutOverlapping(Sync(), "k").handle(),
-    "rate_limit": lambda _: dispatch(Sync()).rate_limit("k", 1).send(),
-    "Batch": lambda _: Batch([Sync()]).send(),
+    "unique": lambda _: dispatch(Reindex()).unique("k").send(),
+    "unique_for": lambda _: dispatch(Reindex()).unique_for(60, key="k").send(),
+    "dispatch_unique": lambda _: dispatch_unique(Reindex()),
+    "is_unique_locked": lambda _: is_unique_locked(Reindex()),
+    "acquire_unique_lock": lambda _: acquire_unique_lock(Reindex()),
+    "without_overlapping": lambda _: dispatch(Reindex()).without_overlapping("k").send(),
+    "a wrapper by hand": lambda _: WithoutOverlapping(Reindex(), "k").handle(),
+    "rate_limit": lambda _: dispatch(Reindex()).rate_limit("k", 1).send(),
+    "Batch": lambda _: Batch([Reindex()]).send(),
     "find_batch": lambda _: find_batch("b"),
-    "Chain": lambda _: Chain(Sync(), Sync()).send(),
+    "Chain": lambda _: Chain(Reindex(), Reindex()).send(),
     "Scheduler": lambda manager: Scheduler(manager).list(),
     "retry": lambda _: retry(["id"]),
     "explain": lambda _: explain("id"),

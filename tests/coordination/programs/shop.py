@@ -97,7 +97,7 @@ async def on_then(batch: BatchState) -> None:
 
 @job
 async def on_catch(batch: BatchState, error: JobFailed) -> None:
-    note("catch", batch.id, error.job_id)
+    note("catch", batch.id, error.job_id, error.error)
 
 
 @job(backoff=0.05)
@@ -115,4 +115,4 @@ async def on_finally(batch: BatchState) -> None:
 
 @job
 async def on_failure(error: JobFailed) -> None:
-    note("on_failure", error.job_id)
+    note("on_failure", error.job_id, error.error)
