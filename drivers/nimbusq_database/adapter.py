@@ -131,16 +131,10 @@ class DatabaseAdapter:
 
     async def _push(self, envelopes: Sequence[Envelope]) -> Sequence[Pushed]:
         async def body(tx: Transaction) -> Sequence[Pushed]:
-            return await push.push(tx, envelopes)
-
-        async def short(tx: Transaction) -> Sequence[Pushed]:
-            pushed = await plain.push(tx, envelopes, self._database.dialect.carried)
-            return await body(tx) if pushed is None else pushed
+            return await push.push(tx, envelopes, self._database.dialect.carried)
 
         locks = any(one.unique and one.unique.mode == "lock" for one in envelopes)
-        if locks or not self._database.dialect.single:
-            return await self._database.transact(body)
-        return await self._database.single(short)
+        return await (self._database.transact if locks else self._database.single)(body)
 
     async def claim(self, want: Want) -> Claimed:
         loop = asyncio.get_running_loop()

@@ -61,7 +61,7 @@ def _psycopg(connection: Any) -> Adopted:
 
 def _aiosqlite(connection: Any) -> Adopted:
     _check_begun(connection.in_transaction or connection.isolation_level is not None)
-    return AiosqliteClient(connection), "named"
+    return AiosqliteClient(connection), "qmark"
 
 
 def _aiomysql(connection: Any) -> Adopted:
@@ -103,9 +103,12 @@ class PsycopgClient:
             count: int = cursor.rowcount
             return count
 
-    async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
+    async def insert(
+        self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+    ) -> int:
         (part,) = parts
-        return await self.execute(parts, {name: [row[name] for row in rows] for name in part.names})
+        columns = {name: [row[name] for row in rows] for name in part.names if name not in shared}
+        return await self.execute(parts, {**columns, **shared})
 
 
 class AiosqliteClient:
@@ -128,9 +131,11 @@ class AiosqliteClient:
             count: int = cursor.rowcount
             return count
 
-    async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
+    async def insert(
+        self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+    ) -> int:
         (part,) = parts
-        async with self._connection.executemany(part.text, bound_rows(part, rows)) as cursor:
+        async with self._connection.executemany(part.text, bound_rows(part, rows, shared)) as cursor:
             count: int = cursor.rowcount
             return count
 

@@ -30,8 +30,10 @@ class Client(Protocol):
         """How many rows the last part has changed."""
         ...
 
-    async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
-        """Insert rows that may hold bytes, in one round trip.
+    async def insert(
+        self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+    ) -> int:
+        """Insert rows that may hold bytes, in one round trip; `shared` are the parameters that all have in common.
 
         How many were stored (others were there), or fewer where that is not known.
         """

@@ -1,19 +1,17 @@
-"""The plain cases of the verbs as single statements, where each statement is a round trip.
+"""The plain cases of claim, extend and settle as single statements, where each statement is a round trip.
 
-They do what `push`, `claim`, `extend` and `settle` do, or nothing at all and say so.
+They do what `claim`, `extend` and `settle` do, or nothing at all and say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Any, Final
 
 from nimbusq.driver import (
     Claim,
     Claimed,
     Done,
-    Pushed,
     PutBack,
     Renewal,
     Retry,
@@ -22,7 +20,7 @@ from nimbusq.driver import (
     SettleStatus,
     Want,
 )
-from nimbusq.envelope import Envelope, Unreadable
+from nimbusq.envelope import Unreadable
 from nimbusq_database.claim import Look, due_in
 from nimbusq_database.job_row import to_claim
 from nimbusq_database.reclaim import note_claim
@@ -30,39 +28,7 @@ from nimbusq_database.settle import history_columns
 from nimbusq_database.texts import storable
 from nimbusq_database.transaction import Transaction
 
-_SHARED: Final = ("queue", "name", "priority", "delay", "expires_in", "max_attempts")
-"""What plain jobs of one kind have in common, by the names of their columns."""
 _SETTLED: Final = Settled(SettleStatus.SETTLED)
-_kind = attrgetter(*_SHARED, "unique", "overlap", "rate", "batch_id")
-
-
-async def push(
-    tx: Transaction, envelopes: Sequence[Envelope], carried: Callable[[str], str | None]
-) -> list[Pushed] | None:
-    """Store jobs of one kind that have no key, gate or batch; None if the longer way must be gone.
-
-    carried: what the push to a queue announces by itself (see `Dialect.carried`).
-    """
-    if tx.audited or not envelopes:
-        return None
-    first = envelopes[0]
-    kind = _kind(first)
-    if any(kind[len(_SHARED) :]) or any(_kind(one) != kind for one in envelopes):
-        return None
-    notice = carried(first.queue)
-    row = await tx.one(
-        "jobs_push_plain",
-        ids=[one.id for one in envelopes],
-        wires=[one.to_wire() for one in envelopes],
-        notice=notice,
-        **dict(zip(_SHARED, kind, strict=False)),
-    )
-    assert row is not None, "a count is one row"
-    if row["stored"]:
-        tx.topics.add(first.queue)
-    if notice is not None:
-        tx.told.add(first.queue)
-    return [Pushed(one.id) for one in envelopes]  # one left out is there already: nothing else is in its way
 
 
 async def claim(tx: Transaction, want: Want) -> Look | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 from nimbusq.driver import Pushed
 from nimbusq.envelope import Envelope, decode
@@ -14,9 +15,44 @@ Job: TypeAlias = Mapping[str, Any]
 """A job's columns, as `job_row.columns` makes them."""
 
 
-async def push(tx: Transaction, envelopes: Sequence[Envelope]) -> list[Pushed]:
-    """Store the jobs whose id is unknown and whose unique key is free; answers in order."""
-    return await push_jobs(tx, [columns(envelope) for envelope in envelopes])
+_ALIKE: Final = ("queue", "name", "priority", "delay", "expires_in", "max_attempts")
+"""What jobs of one kind have in common, by the names of their columns."""
+_kind = attrgetter(*_ALIKE, "unique", "overlap", "rate", "batch_id")
+
+
+async def push(
+    tx: Transaction,
+    envelopes: Sequence[Envelope],
+    carried: Callable[[str], str | None] | None = None,
+) -> list[Pushed]:
+    """Store the jobs whose id is unknown and whose unique key is free; answers in order.
+
+    carried: see `Dialect.carried`; None announces nothing here.
+    """
+    if not envelopes:
+        return []
+    kind = _kind(envelopes[0])
+    keyed = any(part is not None for part in kind[len(_ALIKE) :])
+    if keyed or tx.audited or any(_kind(one) != kind for one in envelopes):
+        return await push_jobs(tx, [columns(envelope) for envelope in envelopes])
+    await _insert_alike(tx, envelopes, dict(zip(_ALIKE, kind, strict=False)), carried)
+    return [Pushed(one.id) for one in envelopes]
+
+
+async def _insert_alike(
+    tx: Transaction,
+    envelopes: Sequence[Envelope],
+    shared: Mapping[str, Any],
+    carried: Callable[[str], str | None] | None,
+) -> None:
+    """Insert jobs that differ in id and envelope only. One left out is there already: there is no other reason."""
+    queue = shared["queue"]
+    notice = carried(queue) if carried else None
+    rows = [{"id": one.id, "wire": one.to_wire()} for one in envelopes]
+    await tx.insert("jobs_push_alike", rows, notice=notice, **shared)
+    tx.topics.add(queue)
+    if notice is not None:
+        tx.told.add(queue)
 
 
 async def push_jobs(tx: Transaction, jobs: Sequence[Job]) -> list[Pushed]:

@@ -25,8 +25,8 @@ from typing import Final, Literal
 
 from nimbusq.errors import ConfigError
 
-Style = Literal["named", "dollar", "pyformat"]
-"""``$1`` with a sequence; ``:name`` and ``%(name)s`` with a mapping."""
+Style = Literal["qmark", "dollar", "pyformat"]
+"""``?`` and ``$1`` with a sequence, ``%(name)s`` with a mapping."""
 
 _SQL: Final = files("nimbusq_database") / "sql"
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -55,7 +55,7 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One statement for the client, and the names of its parameters in order."""
+    """One statement for the client, and the names of its parameters in order: each once, or once a ``?``."""
 
     text: str
     names: tuple[str, ...]
@@ -137,11 +137,12 @@ def _find(dialect: str, name: str) -> Traversable:
 
 def _part(text: str, style: Style) -> Part:
     text = text.removesuffix(";")
-    names = tuple(dict.fromkeys(match[1] for match in _PARAMETER.finditer(text)))
+    found = [match[1] for match in _PARAMETER.finditer(text)]
+    names = tuple(dict.fromkeys(found))
     match style:
-        case "named":
-            return Part(text, names)
+        case "qmark":
+            return Part(_PARAMETER.sub("?", text), tuple(found))
         case "pyformat":
             return Part(_PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")), names)
         case "dollar":
-            return Part(_PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text), names)
+            return Part(_PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text), names)

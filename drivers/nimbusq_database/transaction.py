@@ -44,9 +44,9 @@ class Transaction:
         """Run a statement that changes rows; how many it has changed."""
         return await self._client.execute(self._statements.get(statement, self._style), parameters)
 
-    async def insert(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Insert rows in one round trip; how many were stored."""
-        return await self._client.insert(self._statements.get(statement, self._style), rows)
+    async def insert(self, statement: str, rows: Sequence[Mapping[str, Any]], **shared: Any) -> int:
+        """Insert rows in one round trip, with what they share; how many were stored."""
+        return await self._client.insert(self._statements.get(statement, self._style), rows, shared)
 
     async def now(self) -> float:
         """The store's clock, in epoch seconds."""

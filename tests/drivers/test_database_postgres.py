@@ -125,27 +125,6 @@ async def test_a_push_tells_others_once(
     assert told == ['["mail"]']
 
 
-async def test_a_repeated_push_of_one_kind_stores_what_is_not_there(adapter: DatabaseAdapter) -> None:
-    """Their one statement leaves out what is known, and answers for it."""
-    first = [envelope(priority=3) for _ in range(3)]
-    more = [envelope(priority=3) for _ in range(2)]
-    assert [pushed.id for pushed in await adapter.push(first)] == [one.id for one in first]
-    pushed = await adapter.push([*more, *first])
-    assert [(one.id, one.holder) for one in pushed] == [(one.id, None) for one in [*more, *first]]
-    claims = await claim(adapter)
-    assert [one.id for one in claims] == [one.id for one in [*first, *more]]
-    assert [one.envelope for one in claims] == [*first, *more]
-
-
-async def test_jobs_of_several_kinds_go_in_one_push(adapter: DatabaseAdapter) -> None:
-    late = envelope(delay=60, max_attempts=1)
-    urgent = envelope(priority=1, expires_in=90)
-    assert len(await adapter.push([late, envelope(), urgent])) == 3
-    assert [one.id for one in await claim(adapter, limit=1)] == [urgent.id]
-    (depth,) = await adapter.depth(["mail"])
-    assert (depth.pending, depth.delayed) == (1, 1)
-
-
 async def test_a_listener_that_died_is_replaced(
     adapter: DatabaseAdapter, server: asyncpg.Connection, postgres_url: str, prefix: str
 ) -> None:

@@ -46,7 +46,9 @@ class MysqlClient:
                 count = cursor.rowcount
         return count
 
-    async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
+    async def insert(
+        self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+    ) -> int:
         """The last part with its tuple of values repeated for each row."""
         *first, part = parts
         head, values, tail = split_values(part.text)
@@ -54,7 +56,7 @@ class MysqlClient:
         async with self._connection.cursor() as cursor:
             for before in first:
                 await cursor.execute(before.text)
-            for chunk in _chunks([cursor.mogrify(values, _hexed(row)) for row in rows]):
+            for chunk in _chunks([cursor.mogrify(values, {**shared, **_hexed(row)}) for row in rows]):
                 await cursor.execute(head + ",".join(chunk) + tail)
                 count += cursor.rowcount
         return count if self._counts else 0

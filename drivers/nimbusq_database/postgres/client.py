@@ -27,9 +27,11 @@ class PostgresClient:
         (part,) = parts
         return changed(await self._connection.execute(part.text, *arguments(part, parameters)))
 
-    async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
+    async def insert(
+        self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+    ) -> int:
         (part,) = parts
-        columns = [[row[name] for row in rows] for name in part.names]
+        columns = [shared[name] if name in shared else [row[name] for row in rows] for name in part.names]
         return changed(await self._connection.execute(part.text, *columns))
 
 

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as _quoted
+from operator import itemgetter
 from typing import Any
 
 from nimbusq_database.client import Row
@@ -33,21 +34,26 @@ class SqliteClient:
         (part,) = parts
         return self._connection.execute(part.text, bound(part, parameters)).rowcount
 
-    async def insert(self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]]) -> int:
+    async def insert(
+        self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+    ) -> int:
         (part,) = parts
-        return self._connection.executemany(part.text, bound_rows(part, rows)).rowcount
+        return self._connection.executemany(part.text, bound_rows(part, rows, shared)).rowcount
 
 
-def bound(part: Part, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def bound(part: Part, parameters: Mapping[str, Any]) -> list[Any]:
     """The parameters as SQLite takes them, with the time."""
     now = time.time()
-    return {name: now if name == "now" else _value(parameters[name]) for name in part.names}
+    return [now if name == "now" else _value(parameters[name]) for name in part.names]
 
 
-def bound_rows(part: Part, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def bound_rows(
+    part: Part, rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+) -> Iterator[Sequence[Any]]:
     """The same for many rows at once, none of which holds a list."""
-    now = time.time()
-    return ({name: now if name == "now" else row[name] for name in part.names} for row in rows)
+    in_order = itemgetter(*part.names)
+    every = {**shared, "now": time.time()}
+    return (in_order({**every, **row}) for row in rows)
 
 
 def _value(value: Any) -> Any:

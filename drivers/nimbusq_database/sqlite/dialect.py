@@ -79,7 +79,7 @@ class SqliteDialect:
     creates = True
     single = False
     spelling = Spelling(
-        style="named",
+        style="qmark",
         now=":now",
         clock="((julianday('now') - 2440587.5) * 86400.0)",
         contains=lambda name: f"in (select value from json_each(:{name}))",  # noqa: S608  # a name in a file
