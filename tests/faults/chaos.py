@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import shutil
 import sys
@@ -20,14 +21,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from nimbusq import Manager, StoreError
 from nimbusq.testing.audit import AuditEvent
 from tests.drivers.proxy import Proxy, proxied
-from tests.faults.nemesis import Nemesis
+from tests.faults.nemesis import PACE, Nemesis
 from tests.faults.producer import Producer
 from tests.faults.report import Plan, Report, figures, missing
-from tests.faults.servers import BACKENDS, DRIVERS, Server
+from tests.faults.servers import BACKENDS, CARRIERS, DRIVERS, Server
 from tests.faults.stage import Stage, staged
 from tests.faults.verdict import Evidence, violations
 from tests.faults.workload import QUEUE
@@ -37,6 +39,8 @@ BACKLOG: Final = 1_500
 """Jobs that may wait in the store before the producer rests."""
 LEAD: Final = 0.1
 """Share of the jobs by which the producer may be ahead of the nemesis."""
+SLOW: Final = (1.0, 3.0)
+"""Seconds between two strikes where a worker takes a while to join the others."""
 DRAINED_WITHIN: Final = 90.0
 """Seconds in which everything must have ended once nothing goes wrong any more."""
 
@@ -48,7 +52,13 @@ async def run(plan: Plan, folder: Path) -> Report:
         stage = scene.stage
         begun_at = time.monotonic()
         nemesis = Nemesis(
-            stage, least=plan.least, seed=plan.seed, lease=plan.lease, server=scene.server, links=scene.links
+            stage,
+            least=plan.least,
+            seed=plan.seed,
+            lease=plan.lease,
+            server=scene.server,
+            links=scene.links,
+            pace=scene.pace,
         )
         async with AsyncExitStack() as managers:
             direct = await managers.enter_async_context(stage.manager())
@@ -80,12 +90,24 @@ class Scene:
     server: Server | None = None
     links: Sequence[Proxy] = ()
     sender_url: str
+    pace: tuple[float, float] = PACE
 
 
 @asynccontextmanager
 async def scene_of(plan: Plan, folder: Path) -> AsyncIterator[Scene]:
     """The stage, and the server behind its links where the driver has one."""
     async with AsyncExitStack() as stack:
+        if plan.driver in CARRIERS:
+            server = Server(CARRIERS[plan.driver], folder)
+            stack.push_async_callback(server.stop)
+            await server.start()
+            every_end = {"NIMBUSQ_HISTORY_LIMIT": str(10 * plan.jobs)}
+            stack.enter_context(patch.dict(os.environ, server.exports | every_end))
+            url = f"kafka://{server.url}" if plan.driver == "kafka" else "sqs://us-east-1"
+            carrier = Stage(url, folder, APP, store=f"sqlite:///{folder / 'store.db'}")
+            stage = await stack.enter_async_context(staged(carrier, QUEUE))
+            yield Scene(stage=stage, sender_url=url, pace=SLOW)
+            return
         if plan.driver not in BACKENDS:
             url = f"sqlite:///{folder / 'jobs.db'}"
             stage = await stack.enter_async_context(staged(Stage(url, folder, APP), QUEUE))
@@ -104,7 +126,8 @@ async def scene_of(plan: Plan, folder: Path) -> AsyncIterator[Scene]:
 async def sender_of(scene: Scene) -> AsyncIterator[Manager]:
     """The manager of the producer, on a network as bad as the workers'."""
     stage = scene.stage
-    async with Stage(scene.sender_url, stage.folder, stage.app, prefix=stage.prefix).manager() as manager:
+    sender = Stage(scene.sender_url, stage.folder, stage.app, prefix=stage.prefix, store=stage.store)
+    async with sender.manager() as manager:
         yield manager
 
 
@@ -146,7 +169,7 @@ async def backlog(direct: Manager) -> int:
 
 async def collect(stage: Stage, direct: Manager, producer: Producer) -> Evidence:
     """Read everything, once nobody works any more."""
-    adapter: Any = direct.adapter
+    adapter: Any = direct.store or direct.adapter
     batches = direct.require("batches", "batches")
     jobs = direct.require("jobs", "jobs")
     left, _ = await jobs.list(limit=50)
@@ -156,7 +179,19 @@ async def collect(stage: Stage, direct: Manager, producer: Producer) -> Evidence
         sent=producer.sent,
         batches={batch_id: await batches.find(batch_id) for batch_id in producer.sent.batches},
         left=[view.id for view in left],
+        recorded=await recorded(direct) if direct.store else {},
     )
+
+
+async def recorded(direct: Manager) -> dict[str, str]:
+    """How the jobs ended that the history knows."""
+    history = direct.require("history", "history")
+    ends: dict[str, str] = {}
+    cursor: str | None = None
+    while cursor != "":
+        rows, cursor = await history.page(limit=1_000, cursor=cursor or "")
+        ends |= {row.id: row.state for row in rows}
+    return ends
 
 
 def main() -> int:

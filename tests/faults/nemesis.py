@@ -46,6 +46,7 @@ class Nemesis:
         lease: float,
         server: Server | None,
         links: Sequence[Proxy],
+        pace: tuple[float, float] = PACE,
     ) -> None:
         self.struck: Counter[str] = Counter()
         self._stage = stage
@@ -53,6 +54,7 @@ class Nemesis:
         self._lease = lease
         self._server = server
         self._links = links
+        self._pace = pace
         self._dice = random.Random(seed)
         self._frozen: set[int] = set()
 
@@ -64,7 +66,7 @@ class Nemesis:
         """Strike until all kills have landed, and leave everything healed."""
         async with asyncio.TaskGroup() as side:
             while self.progress < 1.0:
-                await asyncio.sleep(self._dice.uniform(*PACE))
+                await asyncio.sleep(self._dice.uniform(*self._pace))
                 await self._strike(side)
         for link in self._links:
             link.lose_reply_to = b""

@@ -35,7 +35,13 @@ BACKENDS: Final = {
     "postgres": Backend("postgres", "DATABASE_URL_POSTGRES", b"S\x00\x00\x00\x04"),
     "mariadb": Backend("mariadb", "DATABASE_URL_MYSQL", b"\x00\x00\x03"),
 }
-DRIVERS: Final = ("sqlite", *BACKENDS)
+CARRIERS: Final = {
+    "kafka": Backend("kafka", "KAFKA_BROKERS", b""),
+    "sqs": Backend("elasticmq", "SQS_ENDPOINT_URL", b""),
+}
+"""They tie no jobs together, so that a SQLite file beside them takes those that need it. Only workers are struck:
+brokers tell their clients where to go, past any link, and ElasticMQ keeps nothing through a kill."""
+DRIVERS: Final = ("sqlite", *BACKENDS, *CARRIERS)
 
 
 @dataclass
@@ -47,6 +53,8 @@ class Server:
     url: str = ""
     pid: int = 0
     frozen: bool = field(default=False)
+    exports: dict[str, str] = field(default_factory=dict)
+    """The environment in which clients find it."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -67,10 +75,11 @@ class Server:
         async with asyncio.timeout(RESTART_PATIENCE):
             while (exports := await self._services("start")) is None:
                 await asyncio.sleep(0.5)
-        for line in exports.splitlines():
-            name, _, value = line.removeprefix("export ").partition("=")
-            if name == self.backend.variable:
-                (self.url,) = shlex.split(value)
+        for word in shlex.split(exports):
+            name, equals, value = word.partition("=")
+            if equals:
+                self.exports[name] = value
+        self.url = self.exports[self.backend.variable]
         status = await self._services("status") or ""
         self.pid = int(status.split()[2])
 

@@ -38,6 +38,8 @@ class Stage:
     folder: Path
     app: Path
     worker_url: str = ""
+    store: str = ""
+    """The URL of one beside the queue's driver."""
     testing: bool = True
     prefix: str = field(default_factory=lambda: f"f{secrets.token_hex(6)}")
     processes: list[Process] = field(default_factory=list)
@@ -60,11 +62,17 @@ class Stage:
     async def manager(self, **options: Any) -> AsyncIterator[Manager]:
         """The current manager of the test, on the stage's queue."""
         adapter: Adapter = self.adapter()
-        async with Manager(adapter, settings=self.settings(), **options) as manager:
+        async with Manager(adapter, store=self.beside(), settings=self.settings(), **options) as manager:
             yield manager
 
+    def beside(self) -> Any:
+        """An adapter of the store, where there is one."""
+        settings = self.settings().for_driver(self.store, beside=True, testing=self.testing)
+        return load_adapter(self.store, settings) if self.store else None
+
     async def setup(self, *queues: str) -> None:
-        await self.adapter().setup(queues or ["default"])
+        for adapter in filter(None, (self.adapter(), self.beside())):
+            await adapter.setup(queues or ["default"])
 
     # --- workers -----------------------------------------------------------------------------------------------
 
@@ -74,6 +82,7 @@ class Stage:
         env = {
             **os.environ,
             "QUEUE_DRIVER": self.worker_url or self.url,
+            **({"QUEUE_STORE_URL": self.store} if self.store else {}),
             "NIMBUSQ_PREFIX": self.prefix,
             "LEDGER": str(self.ledger.path),
             "APP": str(self.app),

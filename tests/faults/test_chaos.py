@@ -24,9 +24,18 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("driver", ["sqlite", "redis", "postgres"])
-async def test_a_minute_of_chaos(driver: str, folder: Path) -> None:
-    report = await run(Plan(driver=driver, jobs=4_000, kills=25, seed=7), folder)
+@pytest.mark.parametrize(
+    ("driver", "jobs", "kills"),
+    [
+        ("sqlite", 4_000, 25),
+        ("redis", 4_000, 25),
+        ("postgres", 4_000, 25),
+        pytest.param("kafka", 1_000, 8, marks=pytest.mark.kafka),
+        pytest.param("sqs", 1_000, 8, marks=pytest.mark.sqs),
+    ],
+)
+async def test_a_minute_of_chaos(driver: str, jobs: int, kills: int, folder: Path) -> None:
+    report = await run(Plan(driver=driver, jobs=jobs, kills=kills, seed=7), folder)
     print(report.text())  # noqa: T201  # the figures are the point
     assert report.violations == []
     assert report.void == []

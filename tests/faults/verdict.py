@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from nimbusq.driver import BatchState
@@ -18,28 +18,38 @@ LEAVES = frozenset({"lost", "retry", "release", *ENDS})
 
 @dataclass
 class Evidence:
-    """All that is known when a run is over. left: ids of jobs that the store still has."""
+    """All that is known when a run is over. left: ids of jobs that the store still has.
+
+    recorded: how jobs ended by the history of a store beside another driver. Of those that the store itself has not
+    kept, at least one run and one record are asked: their driver keeps no audit, and may run them twice.
+    """
 
     events: Sequence[AuditEvent]
     ledger: Ledger
     sent: Sent
     batches: Mapping[str, BatchState | None]
     left: Sequence[str]
+    recorded: Mapping[str, str] = field(default_factory=dict)
     ends: dict[str, str] = field(init=False)
+    carried: Set[str] = field(init=False)
     claims: Counter[str] = field(init=False)
     starts: dict[str, list[Line]] = field(init=False)
     effects: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ends = {event.job_id: event.event for event in self.events if event.event in ENDS}
+        audited = {event.job_id: event.event for event in self.events if event.event in ENDS}
+        self.ends = {**self.recorded, **audited}
+        self.carried = self.recorded.keys() - {event.job_id for event in self.events}
         self.claims = Counter(event.job_id for event in self.events if event.event == "claim")
         self.starts = self.ledger.by("id", self.ledger.lines("start"))
         self.effects = {line["id"] for line in self.ledger.lines("end")}
 
     @property
     def expired(self) -> int:
-        """Leases that ended before their runs did."""
-        return sum(event.event == "lost" for event in self.events)
+        """Leases that ended before their runs did; of carried jobs the runs of whose end no worker was told."""
+        ended = Counter(line["id"] for line in self.ledger.lines("processed", "again"))
+        cut = sum(max(0, len(self.starts.get(job_id, ())) - ended[job_id]) for job_id in self.carried)
+        return cut + sum(event.event == "lost" for event in self.events)
 
 
 def violations(evidence: Evidence) -> list[str]:
@@ -79,6 +89,8 @@ def _effects(evidence: Evidence) -> Iterable[str]:
         if end == "done" and job_id not in evidence.effects | callbacks:
             yield f"S11: {job_id} is done without its effect"
     for job_id, lines in evidence.starts.items():
+        if job_id in evidence.carried:
+            continue
         if len(lines) > evidence.claims[job_id]:
             yield f"S6: {job_id} ran {len(lines)} times in {evidence.claims[job_id]} claims"
         fences = [line["fence"] for line in lines]
@@ -89,7 +101,7 @@ def _effects(evidence: Evidence) -> Iterable[str]:
 def _outcomes(evidence: Evidence) -> Iterable[str]:
     """S2, as the workers see it: no two of them believe to have ended the same job."""
     for job_id, count in evidence.ledger.per("processed", "id").items():
-        if count > 1:
+        if count > 1 and job_id not in evidence.carried:
             yield f"S2: {count} workers have ended {job_id}"
         elif job_id not in evidence.ends:
             yield f"S2: a worker believes to have ended {job_id}, and the store does not"

@@ -40,6 +40,12 @@ class Notes(Observer):
     def cancelled(self, claim: Claim, reason: str) -> None:
         self._book.note("processed", id=claim.id, attempt=claim.attempt, error=reason)
 
+    def retried(self, claim: Claim, delay: float, error: str) -> None:
+        self._book.note("again", id=claim.id, attempt=claim.attempt, error=error)
+
+    def released(self, claim: Claim, delay: float) -> None:
+        self._book.note("again", id=claim.id, attempt=claim.attempt)
+
     def lease_lost(self, claim: Claim) -> None:
         self._book.note("lease_lost", id=claim.id, attempt=claim.attempt)
 
@@ -64,7 +70,10 @@ def open_manager(observers: Sequence[Observer] = ()) -> Manager:
     settings = Settings()
     testing = os.environ.get("TESTING") == "1"
     adapter: Any = load_adapter(settings.url, settings.for_driver(settings.url, testing=testing))
-    return Manager(adapter, settings=settings, observers=observers)
+    store = settings.store and load_adapter(
+        settings.store, settings.for_driver(settings.store, beside=True, testing=testing)
+    )
+    return Manager(adapter, store=store, settings=settings, observers=observers)
 
 
 async def main(args: argparse.Namespace) -> None:
