@@ -26,17 +26,20 @@ Event = dict[str, Any]
 
 
 class Fleet:
-    """Starts and kills workers of queue ``work``, sends jobs, reads the events."""
+    """Starts and kills workers of queue ``work``, sends jobs, reads the events. store: the URL of one beside it."""
 
-    def __init__(self, brokers: str, folder: Path, **options: Any) -> None:
+    def __init__(self, brokers: str, folder: Path, *, store: str | None = None, **options: Any) -> None:
         self.brokers = brokers
+        self._store = store
         self.prefix = fresh_prefix()
         self.options = {f"kafka_{name}": value for name, value in options.items()}
         self.log = folder / "events"
         self.log.touch()
         self.workers: list[asyncio.subprocess.Process] = []
         self.manager = Manager(
-            settings=Settings(driver=f"kafka://{brokers}", prefix=self.prefix, options=self.options)
+            settings=Settings(
+                driver=f"kafka://{brokers}", store=store, prefix=self.prefix, options=self.options
+            )
         )
 
     async def start(self, concurrency: int = 10) -> asyncio.subprocess.Process:
@@ -47,6 +50,7 @@ class Fleet:
             "KAFKA_BROKERS": self.brokers,
             "NIMBUSQ_PREFIX": self.prefix,
             "KAFKA_EVENTS": str(self.log),
+            **({"QUEUE_STORE_URL": self._store} if self._store else {}),
         }
         command = [sys.executable, str(WORKER), "work", str(concurrency), json.dumps(self.options)]
         with (self.log.parent / "workers.log").open("ab") as log:
@@ -66,7 +70,7 @@ class Fleet:
         """Wait until the events say so."""
         async with asyncio.timeout(seconds):
             while not true():
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.1)
 
     # --- what happened -----------------------------------------------------------------------------------------
 
@@ -101,12 +105,15 @@ class Fleet:
 
 
 @asynccontextmanager
-async def kafka_fleet(brokers: str, folder: Path, **options: Any) -> AsyncIterator[Fleet]:
+async def kafka_fleet(
+    brokers: str, folder: Path, *, store: str | None = None, **options: Any
+) -> AsyncIterator[Fleet]:
     """The option x is ``kafka_x``. Ends the workers that are left and deletes the topics."""
-    fleet = Fleet(brokers, folder, **options)
+    fleet = Fleet(brokers, folder, store=store, **options)
     try:
         async with fleet.manager:
-            await fleet.manager.adapter.setup(["work"])
+            for adapter in fleet.manager.route.adapters:
+                await adapter.setup(["work"])
             yield fleet
     finally:
         for worker in fleet.workers:

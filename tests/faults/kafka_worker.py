@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nimbusq import Job, Manager, Observer, Settings, Worker, current_job, job
+from nimbusq import BatchState, Job, Manager, Observer, Settings, Worker, current_job, job
 from nimbusq.driver import Claim, Lost
 
 
@@ -60,6 +60,11 @@ class KillsItsWorker(Job, queue="work", retries=2):
     async def handle(self) -> None:
         note("start", current_job().id, attempt=current_job().attempt)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job(queue="work", retries=30)
+async def tell_batch(batch: BatchState) -> None:
+    note("batch", batch.id, total=batch.total, pending=batch.pending, failed=batch.failed)
 
 
 class Telling(Observer):
