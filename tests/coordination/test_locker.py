@@ -38,14 +38,14 @@ async def test_only_its_token_releases_and_extends_it(here: Place) -> None:
 
 
 async def test_it_ends_with_its_time_unless_it_is_extended(here: Place) -> None:
-    async with here.manager() as manager:
+    async with here.time_machine() as (manager, advance):
         locker = locker_of(manager)
-        token = await locker.acquire("k", 0.3)
+        token = await locker.acquire("k", 3)
         assert token
-        assert await locker.extend("k", token, 0.8)
-        await asyncio.sleep(0.4)
+        assert await locker.extend("k", token, 8)
+        await advance(7)
         assert await locker.acquire("k", 60) is None
-        await asyncio.sleep(0.6)
+        await advance(2)
         again = await locker.acquire("k", 60)
         assert again is not None
         assert not await locker.release("k", token), "a late release frees nobody else's lock"

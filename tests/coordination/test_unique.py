@@ -156,21 +156,21 @@ async def test_a_unique_job_with_no_retries_frees_its_slot_when_its_worker_died(
 
 
 async def test_the_lock_expires_while_its_job_still_waits(here: Place) -> None:
-    async with here.manager() as manager:
-        first = await dispatch(Sync(account=1)).unique_for(0.4).send()
-        second = await dispatch(Sync(account=1)).unique_for(0.4).send()
+    async with here.time_machine() as (manager, advance):
+        first = await dispatch(Sync(account=1)).unique_for(5).send()
+        second = await dispatch(Sync(account=1)).unique_for(5).send()
         assert (first.status, second.status, second.id) == ("queued", "duplicate", first.id)
         assert await is_unique_locked(Sync(account=1))
         assert not await is_unique_locked(Sync(account=2))
-        await asyncio.sleep(0.5)
+        await advance(6)
         assert (await dispatch(Sync(account=1)).unique_for(60).send()).status == "queued"
         assert (await manager.depth()).pending == 2
 
 
 async def test_the_lock_is_freed_by_the_end_of_its_own_job_only(here: Place) -> None:
-    async with here.manager() as manager:
-        await dispatch(Sync(account=1)).unique_for(0.2).send()
-        await asyncio.sleep(0.3)
+    async with here.time_machine() as (manager, advance):
+        await dispatch(Sync(account=1)).unique_for(5).send()
+        await advance(6)
         second = await dispatch(Sync(account=1)).on_queue("later").unique_for(60).send()
         async with workers(Worker(manager, lease=2)):
             await here.until_empty(manager)
