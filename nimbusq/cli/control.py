@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from nimbusq.cli import exits
-from nimbusq.cli.session import AppOption, JsonOption, UrlOption, fail, open_manager, run
+from nimbusq.cli.session import AppOption, JsonOption, UrlOption, confirm, fail, open_manager, run
 
 jobs = typer.Typer(help="Single jobs: list, show, cancel, explain, pause, resume.", no_args_is_help=True)
-queues = typer.Typer(help="Queues: list, pause, resume.", no_args_is_help=True)
+queues = typer.Typer(help="Queues: list, pause, resume, clear.", no_args_is_help=True)
 
 _COLUMNS = {
     "id": "job",
@@ -142,6 +142,27 @@ def pause_queue(queue: str, app: AppOption = None, url: UrlOption = None) -> Non
 def resume_queue(queue: str, app: AppOption = None, url: UrlOption = None) -> None:
     """Let the queue's jobs run."""
     _switch("resume_queue", "pausing queues", queue, app, url)
+
+
+@queues.command("clear")
+def clear_queue(
+    queue: str,
+    app: AppOption = None,
+    url: UrlOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Cancel everything that waits in the queue; what runs goes on."""
+    confirm(f"Cancel all jobs that wait in {queue}?", yes)
+
+    async def main() -> int:
+        from nimbusq.clear import clear
+
+        manager = await open_manager(app, url)
+        cancelled = await clear(queue, manager=manager)
+        await manager.aclose()
+        return cancelled
+
+    typer.echo(f"{run(main)} cancelled")
 
 
 @queues.command("list")

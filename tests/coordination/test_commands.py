@@ -105,6 +105,18 @@ def test_failed_jobs_are_forgotten_by_id_by_queue_and_by_age(desk: Desk) -> None
     assert desk.json("failed", "list") == []
 
 
+def test_a_queue_is_cleared(desk: Desk) -> None:
+    async def three_wait(_: Manager) -> None:
+        await dispatch_many(
+            [dispatch(shop.step, f"j{n}").on_queue("mail" if n else "default") for n in range(3)]
+        )
+
+    desk.happens(three_wait, drained=False)
+    assert "add --yes" in desk.run("queues", "clear", "mail", code=exits.REFUSED)
+    assert desk.run("queues", "clear", "mail", "--yes") == "2 cancelled\n"
+    assert [job["queue"] for job in desk.json("jobs", "list")] == ["default"]
+
+
 def test_batches_are_listed_shown_and_cancelled(desk: Desk) -> None:
     async def two_batches(manager: Manager) -> tuple[str, str]:
         first = await Batch([dispatch(shop.broken, "x"), dispatch(shop.step, "y")]).named("first").send()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nimbusq import (
+    Batch,
     Fail,
     Job,
     JobCancelled,
@@ -22,6 +23,7 @@ from nimbusq import (
     dispatch,
     job,
 )
+from nimbusq.clear import clear
 from nimbusq.control import Explanation, explain
 from nimbusq.driver import JobView, WorkerReport
 from nimbusq.errors import JobNotFound
@@ -139,6 +141,27 @@ async def test_a_cancelled_job_may_say_that_it_was_done_all_the_same(here: Place
             assert await receipt.result(timeout=5) == "finished first"
 
 
+async def test_a_cleared_queue_has_ended_each_of_its_jobs(here: Place) -> None:
+    async with here.manager() as manager:
+        unique = await dispatch(shop.step, "unique").unique("k").on_queue("old").send()
+        later = await dispatch(shop.step, "later").delay(3600).on_queue("old").send()
+        paused = await dispatch(shop.step, "paused").on_queue("old").send()
+        await manager.require("jobs", "").pause(paused.id)
+        batch = await Batch([dispatch(shop.step, f"m{n}") for n in range(3)]).on_queue("old").send()
+        other = await dispatch(shop.step, "other").send()
+        assert await clear("old") == 6
+        depth = await manager.depth("old")
+        assert (depth.pending, depth.delayed, depth.running) == (0, 0, 0)
+        for receipt in (unique, later, paused):
+            view = await view_of(receipt)
+            assert (view.state, view.error) == ("cancelled", "the queue was cleared")
+        assert (await view_of(other)).state == "ready"
+        state = await batch.refresh()
+        assert (state.total, state.failed, state.finished) == (3, 3, True)
+        assert (await dispatch(shop.step, "unique").unique("k").send()).status == "queued"
+        assert await clear("old") == 0
+
+
 # --- pause -------------------------------------------------------------------------------------------------------
 
 
@@ -247,10 +270,10 @@ async def test_waiting_after_a_failed_run_or_a_release_is_told(here: Place) -> N
 async def test_holders_of_keys_and_rates_are_told(here: Place) -> None:
     async with here.manager(rate_limits={"slow": RateLimit(per_second=2.5)}) as manager:
         async with workers(Worker(manager, lease=2, concurrency=2)):
-            holder = await dispatch(shop.step, "holder", 1.0).without_overlapping("k").send()
+            holder = await dispatch(shop.held, "holder").without_overlapping("k").send()
             await here.until(lambda: bool(here.counts("start")), "the holder's start")
             blocked = (
-                await dispatch(shop.step, "blocked")
+                await dispatch(shop.held, "blocked")
                 .without_overlapping("k", release_after=60)
                 .delay(0.01)
                 .send()
@@ -263,6 +286,7 @@ async def test_holders_of_keys_and_rates_are_told(here: Place) -> None:
             assert (await explain(holder.id)).state == "leased"
             assert (await explain(holder.id)).gates == ()
             await blocked.cancel()
+            shop.let_go("holder")
             await here.until_empty(manager)
         await join(manager, names=("step",))
         limited = await dispatch(shop.step, "x").on_queue("slow").rate_limit("api", 0.5).send()
@@ -384,10 +408,12 @@ async def test_a_failure_is_known_for_as_long_as_its_record_is_kept(here: Place)
 async def test_progress_is_seen_in_the_workers_report(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "PERIOD", 0.05)
 
+    seen_it = asyncio.Event()
+
     @job
     async def counts() -> None:
         current_job().progress(3, 10, file="a.csv")
-        await asyncio.sleep(0.6)
+        await seen_it.wait()
 
     async with here.manager() as manager:
         receipt = await dispatch(counts).send()
@@ -395,6 +421,7 @@ async def test_progress_is_seen_in_the_workers_report(here: Place, monkeypatch: 
             while not (seen := await progress_of(manager, receipt.id)):
                 await asyncio.sleep(0.02)
             assert seen == {"done": 3, "total": 10, "file": "a.csv"}
+            seen_it.set()
             await here.until_empty(manager)
         assert await manager.require("workers", "").list() == [], "a worker that stopped has left"
         assert (await manager.require("workers", "").totals())["default"]["processed"] == 1
