@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from nimbusq.clock import SystemClock
 from nimbusq.driver import Claimed, PutBack, Settlement, Want
@@ -39,34 +40,54 @@ class Claimer:
         """`nimbusq.driver.Adapter.claim`."""
         deadline = self._clock.monotonic() + want.wait
         await self._sweep_if_due()
-        look = await self._look(want, repeatable=True)
+        look = await self._look(want)
         while not (look.claimed.claims or look.claimed.lost) and self._clock.monotonic() < deadline:
             look_at, exactly = self._next_look(want, look)
-            rung = await self._wait(
+            look = await self._wait_and_look(
                 want, look, min(look_at, deadline), exactly=exactly and look_at <= deadline
             )
-            if rung is None and look_at > deadline:
-                break
-            look = await self._look(want, rung=rung)
         return look.claimed
 
-    async def _look(self, want: Want, *, repeatable: bool = False, rung: str | None = None) -> Look:
+    async def _look(self, want: Want) -> Look:
         """Claim now. A call that may wait, and so be cancelled, runs to its end: what it took is handed back then."""
-        watches = self._watches_until > self._clock.monotonic()
-        call = self._link.run(
-            "claim",
-            want.token,
-            want.limit,
-            want.lease,
-            "1" if repeatable else "",
-            "1" if watches else "",
-            rung or "",
-            *lane_args(want.lanes),
-        )
+        call = self._link.run("claim", *self._claim_args(want, repeatable=True))
         if want.wait:
-            reply = await to_its_end(call, lambda late: self._hand_back(read_look(late, want.token)))
-        else:
-            reply = await call
+            return self._read(want, await to_its_end(call, lambda late: self._hand_back(want, late)))
+        return self._read(want, await call)
+
+    async def _wait_and_look(self, want: Want, before: Look, until: float, *, exactly: bool) -> Look:
+        """Wait for a bell, at most until then, and claim. Lanes that only a rate holds back are not listened to."""
+        slowed = before.claimed.retry_after is not None
+        queues = [lane.queue for lane in want.lanes if lane.limit > 0 and not (lane.rate and slowed)]
+        left = max(0.0, until - self._clock.monotonic())
+        if not queues or want.limit <= 0:
+            await self._clock.sleep(left)
+            return await self._look(want)
+        args = self._claim_args(want, rung=True)
+        waiting = asyncio.ensure_future(
+            self._bell.wait_and_run(queues, left, "claim", *args, exactly=exactly)
+        )
+        try:
+            return self._read(want, await asyncio.shield(waiting))
+        except asyncio.CancelledError:
+            await to_its_end(self._leave(want, queues, waiting))
+            raise
+
+    async def _leave(self, want: Want, queues: Sequence[str], waiting: asyncio.Future[Any]) -> None:
+        """Wait no more, and leave what came all the same to others. Without a store they look for themselves."""
+        with suppress(StoreError):
+            await self._bell.call_off(waiting)
+            if waiting.cancelled():
+                await self._bell.pass_on(queues)
+            else:
+                await self._hand_back(want, waiting.result())
+
+    def _claim_args(self, want: Want, *, repeatable: bool = False, rung: bool = False) -> tuple[Any, ...]:
+        watches = self._watches_until > self._clock.monotonic()
+        flags = ("1" if flag else "" for flag in (repeatable, watches, rung))
+        return (want.token, want.limit, want.lease, *flags, *lane_args(want.lanes))
+
+    def _read(self, want: Want, reply: Sequence[Any]) -> Look:
         look = read_look(reply, want.token)
         if look.watches and look.next_in is not None:
             self._watches_until = self._clock.monotonic() + look.next_in
@@ -84,28 +105,9 @@ class Claimer:
             times.append((now + look.claimed.retry_after, True))
         return min(times)
 
-    async def _wait(self, want: Want, look: Look, until: float, *, exactly: bool) -> str | None:
-        """Wait for a bell, and return its queue. Lanes that only a rate holds back are not listened to."""
-        slowed = look.claimed.retry_after is not None
-        queues = [lane.queue for lane in want.lanes if lane.limit > 0 and not (lane.rate and slowed)]
-        while (left := until - self._clock.monotonic()) > 0:
-            if not queues or want.limit <= 0:
-                await self._clock.sleep(left)
-                return None
-            try:
-                rung = await self._bell.wait(queues, left, exactly=exactly)
-            except asyncio.CancelledError:
-                with suppress(StoreError):  # then others look for themselves, within 10 s
-                    await to_its_end(self._bell.pass_on(queues))
-                raise
-            if rung is not None:
-                return rung
-        return None
-
-    async def _hand_back(self, look: Look) -> None:
-        settlements = [
-            Settlement(claim=claim, outcome=PutBack(0, counted=False)) for claim in look.claimed.claims
-        ]
+    async def _hand_back(self, want: Want, reply: Sequence[Any]) -> None:
+        claims = read_look(reply, want.token).claimed.claims
+        settlements = [Settlement(claim=claim, outcome=PutBack(0, counted=False)) for claim in claims]
         if settlements:
             await self._link.run("settle", *self._history, *settlement_args(settlements))
 

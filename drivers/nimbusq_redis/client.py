@@ -37,6 +37,10 @@ class Server(Protocol):
         """One command, one answer. Raises redis-py's errors."""
         ...
 
+    async def call_after(self, first: Sequence[Any], then: Sequence[Any]) -> Any:
+        """The answer to the second command, which the server runs when it has answered the first one."""
+        ...
+
     async def forget(self) -> None:
         """Connect afresh next time: the address may lead to another server by then."""
         ...
@@ -60,15 +64,28 @@ class OneServer:
         """Connections at hand, the last used last, and when that was. To the pool they are in use."""
 
     async def call(self, *command: Any) -> Any:
+        return await self._answer(pack_command(command), 1)
+
+    async def call_after(self, first: Sequence[Any], then: Sequence[Any]) -> Any:
+        return await self._answer(pack_command(tuple(first)) + pack_command(tuple(then)), 2)
+
+    async def _answer(self, packed: bytes, count: int) -> Any:
+        """The last of so many answers."""
         connection = await self._connection()
+        due = count
         try:
-            await connection.send_packed_command(pack_command(command), check_health=False)
-            answer = await connection.read_response()
-        except ResponseError:  # an answer, too
-            self._idle.append((connection, time.monotonic()))
-            raise
-        except BaseException:
-            await self.client.connection_pool.release(connection)
+            await connection.send_packed_command(packed, check_health=False)
+            while True:
+                due -= 1
+                answer = await connection.read_response()
+                if not due:
+                    break
+        except BaseException as error:
+            if isinstance(error, ResponseError) and not due:  # an answer, too
+                self._idle.append((connection, time.monotonic()))
+            else:
+                await connection.disconnect(nowait=True)  # what it still answers is nobody's
+                await self.client.connection_pool.release(connection)
             raise
         self._idle.append((connection, time.monotonic()))
         return answer
@@ -107,6 +124,11 @@ class Cluster:
 
     async def call(self, *command: Any) -> Any:
         return await self.client.execute_command(*command)
+
+    async def call_after(self, first: Sequence[Any], then: Sequence[Any]) -> Any:
+        """One after the other: redis-py takes a connection for each."""
+        await self.call(*first)
+        return await self.call(*then)
 
     async def forget(self) -> None:
         await self.client.aclose()

@@ -1,7 +1,10 @@
 """Waiting for jobs: one blocking call on the bells of all of a worker's queues (see lua/lib/bell.lua).
 
+The script that is to run then goes out together with the blocking call. Redis runs it as soon as a bell has rung or
+the time is up, so that a job is on its way to its worker without another trip there and back.
+
 Two bounds keep it alive: no blocking call lasts longer than 5 s, so that a half-open link is noticed, and the store
-is looked into at least every 10 s, whoever may have died with a ring in his hand.
+is looked into at its end, whoever may have died with a ring in his hand.
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ import asyncio
 import math
 import secrets
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+from nimbusq.errors import StoreError
 from nimbusq_redis.link import Link
 
 _BLOCK: Final = 5.0
@@ -26,34 +30,43 @@ class Doorbell:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._own = "!" + secrets.token_hex(8)
-        self._prefix = len(link.key("bell:"))
 
-    async def wait(self, queues: Sequence[str], seconds: float, *, exactly: bool) -> str | None:
-        """Block until a queue's bell rings, and return the queue; None after `seconds`, or 5 s if that is sooner.
+    async def wait_and_run(
+        self, queues: Sequence[str], seconds: float, script: str, *args: Any, exactly: bool
+    ) -> Any:
+        """Block until a queue's bell rings, at most `seconds`, or 5 s if that is sooner; then run the script.
 
-        exactly: be back at that time, not up to 0.1 s later.
+        exactly: run it at that time, not up to 0.1 s later.
         """
         if not exactly or seconds > _BLOCK:
-            return await self._block(queues, min(seconds, _BLOCK))
+            return await self._block(queues, min(seconds, _BLOCK), script, args)
         try:
             async with asyncio.TaskGroup() as group:
-                alarm = group.create_task(self._ring_own(seconds))
-                rung = await self._block([*queues, self._own], math.ceil(seconds) + 1)
+                alarm = group.create_task(self._alarm(seconds))
+                reply = await self._block(queues, math.ceil(seconds) + 1, script, args)
                 alarm.cancel()
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
-        return None if rung == self._own else rung
+        return reply
+
+    async def call_off(self, waiting: asyncio.Future[Any]) -> None:
+        """End a call of `wait_and_run` now, and wait for its end."""
+        try:
+            await self._link.run("ring", self._own)
+        except StoreError:  # then there is nobody who could answer it
+            waiting.cancel()
+        await asyncio.wait({waiting})
 
     async def pass_on(self, queues: Sequence[str]) -> None:
         """Ring for others: this worker leaves, and may take a ring with it."""
         await self._link.run("ring", "", *queues)
 
-    async def _ring_own(self, seconds: float) -> None:
+    async def _alarm(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self._link.run("ring", self._own)
 
-    async def _block(self, queues: Sequence[str], seconds: float) -> str | None:
-        keys = [self._link.key(f"bell:{queue}") for queue in queues]
+    async def _block(self, queues: Sequence[str], seconds: float, script: str, args: Sequence[Any]) -> Any:
+        keys = [self._link.key(f"bell:{name}") for name in (*queues, self._own)]
         limit = max(seconds, 0.001)
-        reply = await self._link.command("BLPOP", *keys, f"{limit:.3f}", seconds=limit + _MARGIN)
-        return reply[0].decode()[self._prefix :] if reply else None
+        blocking = ("BLPOP", *keys, f"{limit:.3f}")
+        return await self._link.run_after(blocking, script, *args, seconds=limit + _MARGIN)

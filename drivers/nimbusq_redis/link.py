@@ -106,6 +106,18 @@ class Link:
         except NoScriptError:
             return await server.call("EVAL", text.text, *tail)
 
+    async def run_after(self, command: Sequence[Any], name: str, *args: Any, seconds: float) -> Any:
+        """Run a script as soon as the server has answered a command before it, in one round trip for both."""
+        return await self._answer(self._evaluate_after(command, script(name), args), seconds)
+
+    async def _evaluate_after(self, command: Sequence[Any], text: Script, args: Sequence[Any]) -> Any:
+        tail = (1, self._root, self._testing, *args)
+        server = self._open_server
+        try:
+            return await server.call_after(command, ("EVALSHA", text.sha, *tail))
+        except NoScriptError:
+            return await server.call("EVAL", text.text, *tail)
+
     async def run_replicated(self, name: str, *args: Any) -> Any:
         """Run a script, then wait until as many replicas as configured have what it wrote, in one round trip.
 

@@ -63,11 +63,14 @@ async def waiting(adapter: RedisAdapter, count: int) -> None:
 
 
 async def test_an_idle_worker_hardly_calls(adapter: RedisAdapter) -> None:
-    """One look, then a blocking call each 5 s. (The server counts the commands of a script too: five a look.)"""
+    """One look, then each 5 s a blocking call with a look behind it.
+
+    (The server counts the commands of a script too: five a look.)
+    """
     await adapter.claim(want(QUEUES, wait=0.0))
     begin = await calls(adapter)
     total = (await adapter.link.client.info("stats"))["total_commands_processed"]
-    claimed = await adapter.claim(want(QUEUES, wait=5.5))
+    claimed = await adapter.claim(want(QUEUES, wait=5.0))
     assert not claimed.claims
     assert await calls(adapter) - begin <= 3
     assert (await adapter.link.client.info("stats"))["total_commands_processed"] - total <= 12
@@ -222,6 +225,36 @@ async def test_a_cancelled_claim_hands_back_what_it_took(adapter: RedisAdapter) 
             (claim,) = (await adapter.claim(want(wait=0.0))).claims
             assert claim.attempt == 1
             await adapter.settle([Settlement(claim=claim, outcome=Done())])
+
+
+async def test_a_job_reaches_a_waiting_worker_without_another_trip(
+    adapter: RedisAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with crew(adapter, 1) as (worker,), asyncio.TaskGroup() as group:
+        claiming = group.create_task(worker.claim(want()))
+        await waiting(adapter, 1)
+        sent: list[object] = []
+        monkeypatch.setattr(worker.link._server, "_answer", lambda *args: sent.append(args))
+        await adapter.push([job()])
+        assert len((await claiming).claims) == 1
+        assert sent == [], "the claim went out with the call that waits"
+
+
+async def test_a_cancelled_wait_ends_at_once_and_leaves_its_connection(adapter: RedisAdapter) -> None:
+    async with crew(adapter, 1) as (worker,):
+        connections = None
+        for _ in range(5):
+            claiming = asyncio.ensure_future(worker.claim(want(wait=5.0)))
+            await waiting(adapter, 1)
+            begin = time.monotonic()
+            claiming.cancel()
+            assert isinstance(
+                (await asyncio.gather(claiming, return_exceptions=True))[0], asyncio.CancelledError
+            )
+            assert time.monotonic() - begin < 1.0
+            made = (await adapter.link.client.info("stats"))["total_connections_received"]
+            connections = connections or made
+        assert made == connections
 
 
 async def test_a_cancelled_wait_passes_its_ring_on(adapter: RedisAdapter) -> None:

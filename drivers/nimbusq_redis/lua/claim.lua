@@ -4,7 +4,7 @@
 -- flags    allow-oom
 -- KEYS[1]  root
 -- ARGV     1 testing · 2 token · 3 limit · 4 lease (seconds) · 5 '1' if this call may be a repeated one
---          6 '1' if this worker watches a timer · 7 the queue whose bell woke it, or ''
+--          6 '1' if this worker watches a timer · 7 '1' if a bell may have woken it, of any lane
 --          then for each lane: queue, limit, rate (JSON of {rate, per_second, burst}, or '')
 -- returns  now, time of the next look (0: unknown), '1' if this worker watches it, microseconds until a rate opens
 --          (0: none holds a job back), number of lost leases, for each of those: queue, ref, record, attempt; then for
@@ -285,8 +285,10 @@ end
 
 -- One ring wakes one worker; what this one leaves behind, and the timer that it watched, are for another one.
 local function pass_on()
-  if ARGV[7] ~= '' and left_behind[ARGV[7]] == nil and slots <= 0 then
-    left_behind[ARGV[7]] = true
+  if ARGV[7] == '1' and slots <= 0 then -- it may not have come to the queue that rang
+    for _, lane in ipairs(lanes) do
+      left_behind[lane.queue] = true
+    end
   end
   if ARGV[6] == '1' and #claims > 0 then
     for _, name in ipairs(timer_names) do
