@@ -52,7 +52,7 @@ class Servers:
         """Start what these drivers need and is not running yet."""
         wanted = [SERVICE_OF[driver] for driver in drivers if driver in SERVICE_OF]
         if wanted:
-            self._urls = _exports(self._services("start", *wanted))
+            self._urls |= _exports(self._services("start", *wanted))
             os.environ.update({name: url for name, url in self._urls.items() if name.startswith("AWS_")})
         if "redis" in drivers:
             self._set_persistence()
