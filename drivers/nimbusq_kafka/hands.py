@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from nimbusq.driver import Claim
@@ -44,23 +45,20 @@ class Hold:
 
 
 class Hands:
-    """All holds. Written by the consumer's event loop; other threads may ask `holds`, one look-up, which the
+    """All holds. Written by the consumer's event loop; other threads may ask `holds`, two look-ups, each of which the
     interpreter makes atomic."""
 
     def __init__(self) -> None:
-        self._holds: dict[tuple[str, Place], Hold] = {}
         self._by_token: dict[str, dict[Place, Hold]] = {}
 
-    def __len__(self) -> int:
-        return len(self._holds)
+    def __iter__(self) -> Iterator[Hold]:
+        return chain.from_iterable(siblings.values() for siblings in self._by_token.values())
 
     def take(self, hold: Hold) -> None:
-        self._holds[hold.claim.token, hold.claim.receipt] = hold
         self._by_token.setdefault(hold.claim.token, {})[hold.claim.receipt] = hold
 
     def drop(self, hold: Hold) -> None:
         """The claim is over, or came to nothing."""
-        self._holds.pop((hold.claim.token, hold.claim.receipt), None)
         siblings = self._by_token.get(hold.claim.token, {})
         siblings.pop(hold.claim.receipt, None)
         if not siblings:
@@ -68,9 +66,10 @@ class Hands:
 
     def find(self, claim: Claim) -> Hold | None:
         """The claim's hold, if it is held still, and was made as it says."""
-        if not isinstance(claim.receipt, Place):
+        siblings = self._by_token.get(claim.token)
+        if siblings is None or not isinstance(claim.receipt, Place):
             return None
-        hold = self._holds.get((claim.token, claim.receipt))
+        hold = siblings.get(claim.receipt)
         return hold if hold is not None and hold.claim.id == claim.id else None
 
     def holds(self, claim: Claim) -> bool:
@@ -83,12 +82,12 @@ class Hands:
         return list(self._by_token.get(token, {}).values())
 
     def at(self, stage: Stage) -> list[Hold]:
-        return [hold for hold in self._holds.values() if hold.stage is stage]
+        return [hold for hold in self if hold.stage is stage]
 
     def drop_all_of(self, partitions: Iterable[Partition]) -> list[Hold]:
         """These partitions are another member's now: its claims are void. Which they were."""
         gone = set(partitions)
-        lost = [hold for hold in self._holds.values() if hold.partition in gone]
+        lost = [hold for hold in self if hold.partition in gone]
         for hold in lost:
             self.drop(hold)
         return lost

@@ -15,6 +15,7 @@ from nimbusq_kafka.config import DEADLINE
 from nimbusq_kafka.hands import Hands, Hold, Stage
 from nimbusq_kafka.member import Member
 from nimbusq_kafka.outbox import Outbox
+from nimbusq_kafka.partition import Partition
 from nimbusq_kafka.records import Outgoing, again, parked, pushed
 from nimbusq_kafka.topics import TopicNames
 from nimbusq_kafka.troubles import CommitRefused, translated
@@ -79,11 +80,13 @@ class Settling:
             ]
             failures = await self._write([record for _, records in open_ones for record in records])
             written = iter(failures)
+            touched: dict[Partition, None] = {}
             for hold, records in open_ones:
                 if all(error is None for error in [next(written) for _ in records]):
                     hold.stage = Stage.ENDED
                     hold.partition.window.finish(hold.record.offset)
-                    self._member.committer.touch(hold.partition)
+                    touched[hold.partition] = None
+            self._member.committer.touch(*touched)
         self._member.ended.ring()
         for failure in failures:
             if failure is not None:
