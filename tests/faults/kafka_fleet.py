@@ -50,6 +50,7 @@ class Fleet:
             "KAFKA_BROKERS": self.brokers,
             "NIMBUSQ_PREFIX": self.prefix,
             "KAFKA_EVENTS": str(self.log),
+            "NIMBUSQ_LEASE_SECONDS": "10",  # the store's; redis' own of 300 s outlasts a test
             **({"QUEUE_STORE_URL": self._store} if self._store else {}),
         }
         command = [sys.executable, str(WORKER), "work", str(concurrency), json.dumps(self.options)]
