@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Self
@@ -24,7 +23,7 @@ from nimbusq.driver import (
     Want,
 )
 from nimbusq.envelope import Envelope
-from nimbusq.errors import ConfigError, DispatchUncertain, StoreError
+from nimbusq.errors import ConfigError, DispatchUncertain
 from nimbusq_database import claim, extend, plain, push, settle
 from nimbusq_database.bell import Bell
 from nimbusq_database.claim import Look
@@ -35,7 +34,7 @@ from nimbusq_database.failures import OutcomeUnknown
 from nimbusq_database.grouping import PushGroups
 from nimbusq_database.job_row import raw_columns
 from nimbusq_database.migrations import Migrations, sql
-from nimbusq_database.pruning import Pruning, prune
+from nimbusq_database.pruning import Pruning
 from nimbusq_database.statements import Statements
 from nimbusq_database.stores.batches import DatabaseBatches
 from nimbusq_database.stores.failed import DatabaseFailedStore
@@ -49,7 +48,6 @@ from nimbusq_database.stores.workers import DatabaseWorkers
 from nimbusq_database.transaction import Transaction
 from nimbusq_database.urls import dialect_from_url
 
-_log = logging.getLogger("nimbusq.database")
 _CAPABILITIES: Final = Capabilities(
     driver="database",
     durable=True,
@@ -77,7 +75,7 @@ class DatabaseAdapter:
         statements = Statements(dialect.name, settings.prefix, dialect.spelling, settings.testing)
         database = Database(dialect=dialect, settings=settings, statements=statements, bell=_bell or Bell())
         self._database = database
-        self._pruning = Pruning()
+        self._pruning = Pruning(database)
         self._pushes = PushGroups(self._push)
         self.capabilities = _CAPABILITIES
         self.migrations = Migrations(dialect, statements)
@@ -224,8 +222,7 @@ class DatabaseAdapter:
             return await self._database.within(tx, body)
         run = self._database.single if short else self._database.transact
         settled = await run(body)
-        if self._pruning.due():
-            await self._prune()
+        await self._pruning.in_passing()
         return settled
 
     async def depth(self, queues: Sequence[str]) -> Sequence[Depth]:
@@ -277,15 +274,6 @@ class DatabaseAdapter:
     def _check_testing(self, what: str) -> None:
         if not self._database.settings.testing:
             raise ConfigError(f"{what} in testing mode only: DriverSettings(testing=True).")
-
-    async def _prune(self) -> None:
-        async def body(tx: Transaction) -> None:
-            await prune(tx, self._database.settings)
-
-        try:
-            await self._database.transact(body)
-        except StoreError as error:
-            _log.warning("old records stay for another minute: %s", error)
 
 
 def _depth(queue: str, row: Any) -> Depth:

@@ -69,3 +69,7 @@ class Dialect(Protocol):
     async def findings(self) -> Sequence[Finding]:
         """What `nimbusq doctor` says of the server and its settings."""
         ...
+
+    async def hindrance(self) -> str | None:
+        """What slows every claim at this moment, if the server shows that; asked once a minute."""
+        ...

@@ -1,12 +1,15 @@
-"""Old records are dropped in passing, by whichever worker settles; no leader is needed."""
+"""Care once a minute, in passing, by whichever worker settles; no leader is needed."""
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import Final
 
 from nimbusq.driver import DriverSettings
+from nimbusq.errors import StoreError
+from nimbusq_database.database import Database
 from nimbusq_database.stores.workers import forget_silent
 from nimbusq_database.transaction import Transaction
 
@@ -14,16 +17,32 @@ _EVERY: Final = 60.0
 _BATCHES_KEPT: Final = 7 * 86_400.0
 _RATES_KEPT: Final = 3_600.0
 _MOST_BATCHES: Final = 50
+_log = logging.getLogger("nimbusq.database")
 
 
 @dataclass(slots=True)
 class Pruning:
-    """When this process prunes next, on its monotonic clock."""
+    """Drops old records of a database, and says what slows it. next_at: on this process's monotonic clock."""
 
+    database: Database
     next_at: float = 0.0
 
-    def due(self) -> bool:
-        """True once a minute."""
+    async def in_passing(self) -> None:
+        """Do it if a minute has passed. Never raises for the store's sake: it is done again in a minute."""
+        if not self._due():
+            return
+
+        async def body(tx: Transaction) -> None:
+            await prune(tx, self.database.settings)
+
+        try:
+            await self.database.transact(body)
+            if hindrance := await self.database.dialect.hindrance():
+                _log.warning("claims slow down: %s", hindrance)
+        except StoreError as error:
+            _log.warning("old records stay for another minute: %s", error)
+
+    def _due(self) -> bool:
         now = time.monotonic()
         if now < self.next_at:
             return False

@@ -33,6 +33,7 @@ from nimbusq.envelope import Envelope, Overlap, Unique
 from nimbusq.errors import DispatchUncertain, StoreUnavailable
 from nimbusq.ids import new_id
 from nimbusq_database import DatabaseAdapter
+from nimbusq_database.postgres import doctor
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -224,6 +225,25 @@ async def test_workers_that_meet_never_deadlock(
     assert (state.pending, state.finished) == (0, True)
     await server.execute("select pg_stat_clear_snapshot()")
     assert await server.fetchval(deadlocks, database) == before
+
+
+async def test_a_transaction_held_open_is_told_of(
+    adapter: DatabaseAdapter,
+    server: asyncpg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By the workers, once a minute, and by the doctor: no dead row can be removed meanwhile."""
+    monkeypatch.setattr(doctor, "_LONG", 0)
+    await adapter.push([envelope()])
+    claims = await claim(adapter)
+    adapter._pruning.next_at = 0.1
+    async with server.transaction(isolation="repeatable_read"):
+        await server.fetch("select 1")
+        await finish(adapter, claims)
+        findings = await adapter.doctor()
+    assert "claims slow down: a transaction has been open for" in caplog.text
+    assert [one.level for one in findings if "has been open for" in one.text] == ["warning"]
 
 
 async def test_renewals_touch_no_index(

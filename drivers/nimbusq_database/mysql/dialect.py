@@ -120,6 +120,10 @@ class MysqlDialect:
     async def announce_within(self, tx: Transaction) -> None:
         """Likewise."""
 
+    async def hindrance(self) -> str | None:
+        """Not known: what InnoDB keeps old versions for takes privileges to see."""
+        return None
+
     async def findings(self) -> Sequence[Finding]:
         return await self.read(doctor.findings, limit=5.0)
 

@@ -121,6 +121,9 @@ class PostgresDialect:
     async def findings(self) -> Sequence[Finding]:
         return await self.read(doctor.findings, limit=5.0) + await self._listening()
 
+    async def hindrance(self) -> str | None:
+        return await self.read(doctor.hindrance, limit=5.0)
+
     async def _listening(self) -> list[Finding]:
         if not self._address.listen:
             return [Finding("warning", "no LISTEN (pooled, or listen=off): idle workers look every 0.5 s")]

@@ -9,7 +9,7 @@ from nimbusq_database.client import Client
 from nimbusq_database.statements import Part
 
 _OLDEST: Final = 120000
-_LONG: Final = 300
+_LONG: Final = 60
 """Seconds that a transaction may stay open before it is told of: rows that died since cannot be removed."""
 
 _SETTINGS: Final = (
@@ -26,8 +26,20 @@ _OLDEST_TRANSACTION: Final = (
 async def findings(client: Client) -> list[Finding]:
     """Version, durability, and transactions that keep dead rows alive."""
     (server,) = await client.fetch((Part(_SETTINGS, ()),), {})
+    held = await hindrance(client)
+    snapshot = Finding("warning", held) if held else Finding("ok", "no transaction is open for long")
+    return [_version(server), *_durability(server), snapshot]
+
+
+async def hindrance(client: Client) -> str | None:
+    """A transaction that has been open for so long that claims step over many dead rows, if there is one."""
     (oldest,) = await client.fetch((Part(_OLDEST_TRANSACTION, ()),), {})
-    return [_version(server), *_durability(server), _snapshot(oldest["seconds"])]
+    if oldest["seconds"] <= _LONG:
+        return None
+    return (
+        f"a transaction has been open for {oldest['seconds']:.0f} s, so that no dead row can be removed. "
+        "See pg_stat_activity.xact_start."
+    )
 
 
 def _version(server: Any) -> Finding:
@@ -47,13 +59,3 @@ def _durability(server: Any) -> list[Finding]:
             Finding("error", "synchronous_commit=off: a crash of the server loses acknowledged jobs")
         )
     return found or [Finding("ok", "commits reach the disk")]
-
-
-def _snapshot(seconds: float) -> Finding:
-    if seconds > _LONG:
-        return Finding(
-            "warning",
-            f"a transaction has been open for {seconds:.0f} s: dead rows pile up and slow the claim. "
-            "See pg_stat_activity.xact_start.",
-        )
-    return Finding("ok", "no transaction is open for long")

@@ -167,6 +167,10 @@ class SqliteDialect:
     async def announce_within(self, tx: Transaction) -> None:
         """Likewise."""
 
+    async def hindrance(self) -> str | None:
+        """Nothing: there is no other writer's snapshot to keep rows for."""
+        return None
+
     async def findings(self) -> Sequence[Finding]:
         found = [Finding("ok", f"SQLite {sqlite3.sqlite_version}, {self._file.path}")]
         if self._file.synchronous == "off":
