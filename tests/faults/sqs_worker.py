@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 
 from nimbusq import Manager, Settings, Worker, current_job, job
 
@@ -17,7 +18,7 @@ from nimbusq import Manager, Settings, Worker, current_job, job
 def note(event: str, n: int, attempt: int) -> None:
     file = os.open(os.environ["STORM_LOG"], os.O_WRONLY | os.O_APPEND)
     try:
-        os.write(file, f"{event} {n} {attempt} {os.getpid()}\n".encode())
+        os.write(file, f"{event} {n} {attempt} {time.time()}\n".encode())
     finally:
         os.close(file)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from nimbusq import Manager, Settings, dispatch_many
+from nimbusq import Manager, Settings, dispatch, dispatch_many
 from nimbusq.driver import DriverSettings
 from nimbusq_sqs import SqsAdapter
 from tests.drivers.sqs_env import drop, fresh_prefix, new_session
@@ -58,6 +58,11 @@ class Storm:
         """(job, attempt) of every such note."""
         lines = (line.split() for line in self.log.read_text().splitlines())
         return [(int(n), int(attempt)) for kind, n, attempt, _ in lines if kind == event]
+
+    def times(self, event: str) -> list[float]:
+        """When it happened, in seconds since the epoch."""
+        lines = (line.split() for line in self.log.read_text().splitlines())
+        return [float(at) for kind, _, _, at in lines if kind == event]
 
     async def until(self, event: str, count: int) -> None:
         while len(self.noted(event)) < count:
@@ -142,3 +147,26 @@ async def test_a_killed_idle_worker_hides_the_next_job_for_a_while_but_does_not_
             while await _left(manager):
                 await asyncio.sleep(0.1)
     assert [n for n, _ in storming.noted("end")] == [1]
+
+
+async def test_delays_longer_than_the_lease_run_once_and_never_early(storming: Storm) -> None:
+    """No worker holds what is delayed (B17); one of the workers is killed meanwhile, which may hide one job for a
+    lease longer."""
+    async with Manager(settings=Settings()) as manager:
+        for _ in range(4):
+            await storming.start()
+        await storming.until("up", 4)
+        sent_at = time.time()
+        await dispatch_many([dispatch(storm, n=n).delay(7) for n in range(100)])
+        sent = time.time()
+        await asyncio.sleep(3.0)
+        await storming.end(storming.workers[0], signal.SIGKILL)
+        await storming.start()
+        async with asyncio.timeout(30):
+            await storming.until("end", 100)
+            while await _left(manager):
+                await asyncio.sleep(0.1)
+    assert Counter(n for n, _ in storming.noted("start")) == dict.fromkeys(range(100), 1)
+    starts = storming.times("start")
+    assert min(starts) >= sent_at + 7.0
+    assert max(starts) <= sent + 7.0 + LEASE + 3.0
