@@ -151,6 +151,8 @@ def _answer(row: Any) -> Settled:
 
 
 def _note(tx: Transaction, settled: Sequence[Settlement], now: float) -> None:
+    if not tx.audited:
+        return
     for one in settled:
         claim, outcome = one.claim, one.outcome
         if isinstance(outcome, Retry | PutBack):
