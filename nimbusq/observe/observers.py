@@ -51,7 +51,7 @@ class Observer:
         """All members of a batch have ended (the seed's AfterBatch)."""
 
     def hook_failed(self, claim: Claim, hook: str, error: BaseException) -> Any:
-        """User code beside the handler raised or took too long: a `failed()` hook, an observer, a callback."""
+        """User code beside the handler raised or took too long: `hook` is "failed", the job's `failed()`."""
 
 
 class Observers:

@@ -339,10 +339,9 @@ def ended_unrun(run: Run) -> Outcome:
         case Ending.CANCELLED:
             return Cancelled("cancelled by request")
         case Ending.BLOCKED:
-            run.error = Fail(
-                "its overlap key stayed busy: it was put back more often than max_releases allows."
-            )
-            return Failed(str(run.error), "OverlapBlocked")
+            text = "its overlap key stayed busy: it was put back more often than max_releases allows."
+            run.error = Fail(text)
+            return Failed(f"OverlapBlocked: {text}", "OverlapBlocked")
         case _:
             text = f"its worker was lost in run {run.claim.attempt}, the last one that it may have."
             run.error = WorkerLost(text)
