@@ -269,6 +269,32 @@ async def test_renewals_touch_no_index(
     assert (hot_after - hot_before) / (all_after - all_before) > 0.8
 
 
+async def test_what_was_planned_on_empty_tables_reads_no_table_from_end_to_end(
+    adapter: DatabaseAdapter, server: asyncpg.Connection, prefix: str
+) -> None:
+    """Statements are planned once, often by a worker that waits for the first job."""
+    await adapter.push([envelope()])
+    for _ in range(8):
+        await finish(adapter, await claim(adapter))
+    await adapter.push([envelope() for _ in range(2000)])
+
+    async def read() -> int:
+        await asyncio.sleep(1.2)  # a session reports what it did once a second
+        await adapter.depth(["mail"])
+        return int(
+            await server.fetchval(
+                "select seq_tup_read from pg_stat_user_tables where relname = $1", f"{prefix}_jobs"
+            )
+        )
+
+    before = await read()
+    for _ in range(20):
+        claims = await claim(adapter)
+        await adapter.extend(claims, lease=30)
+        assert await finish(adapter, claims) == 10
+    assert await read() == before
+
+
 def _free_port() -> int:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

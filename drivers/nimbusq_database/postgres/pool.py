@@ -17,6 +17,10 @@ from nimbusq_database.postgres.failures import leaves_connection_sound
 _IDLE: Final = 300.0
 """Seconds after which a connection that nobody needed is ended."""
 
+_PLANNING: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+"""How the server plans: each statement once, for lists of another length each time would else be planned anew each
+time, which takes longer than to run; and by an index wherever one will do, for the table may have been empty then."""
+
 
 class Connections:
     """Connections on demand, each used by one task at a time; the one used last is used first.
@@ -111,10 +115,5 @@ def connect_options(address: PostgresAddress) -> dict[str, Any]:
         "timeout": 5.0,
     }
     if not address.pooled:  # a pooler refuses settings that it does not know
-        # Lists of another length each time would else be planned anew each time, which takes longer than to run.
-        options["server_settings"] = {
-            "application_name": "nimbusq",
-            "jit": "off",
-            "plan_cache_mode": "force_generic_plan",
-        }
+        options["server_settings"] = {"application_name": "nimbusq", **_PLANNING}
     return options
