@@ -60,7 +60,7 @@ async def test_many_slots_are_filled_in_two_calls(bench: Bench) -> None:
         opened.set()
 
 
-class Keyed(Job):
+class KeyedOrNot(Job):
     async def handle(self) -> None:
         return None
 
@@ -68,7 +68,7 @@ class Keyed(Job):
 @pytest.mark.parametrize("keyed", [False, True])
 async def test_a_slot_is_claimed_for_before_its_run_is_settled(bench: Bench, keyed: bool) -> None:
     """But for a run whose settlement lets another job go: with concurrency 1, the key must be free by the claim."""
-    jobs = [dispatch(Keyed()) for _ in range(3)]
+    jobs = [dispatch(KeyedOrNot()) for _ in range(3)]
     await dispatch_many([job.without_overlapping("k") for job in jobs] if keyed else jobs)
     verbs: list[str] = []
 
