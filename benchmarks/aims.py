@@ -92,6 +92,6 @@ AIMS: Final[dict[Driver, tuple[Aim, ...]]] = {
         *_MEMORY,
     ),
     "mariadb": (*_itself(depth=0.7), Aim(figure="naps ÷ ideal", at_most=1.2), *_MEMORY),
-    "kafka": _MEMORY,
+    "kafka": (*_best(drain=0.15), Aim(figure="naps ÷ ideal", at_most=1.25), *_MEMORY),
     "sqs": _MEMORY,
 }

@@ -17,7 +17,8 @@ class Entry:
     target: "module:class" under benchmarks.peers. environment: the folder of its virtual environment, None for
     nimbusq's own. best: the concurrency at which it drains quickest, found by trying. low: what it takes for a
     concurrency of 10. jobs: how many make a measurement of about a second. recovers: by default another worker
-    gets the jobs of one that was killed. default: measured unless other peers are named.
+    gets the jobs of one that was killed. serial: runs one job or batch after the other, whatever the concurrency,
+    so that jobs that wait say nothing about it. default: measured unless other peers are named.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Entry:
     low: int = 10
     jobs: int = 5000
     recovers: bool = True
+    serial: bool = False
     default: bool = False
 
     @property
@@ -249,6 +251,7 @@ _KAFKA_PEERS: Final = (
         environment="taskiq-kafka",
         requires=("taskiq==0.13.0", "taskiq-aio-kafka==1.0.0", "kafka-python<2.3"),
         jobs=100_000,
+        serial=True,
         default=True,
     ),
     Entry(
@@ -270,6 +273,7 @@ _SQS_PEERS: Final = (
         environment="sqs-loop",
         requires=("aioboto3>=15.5",),
         jobs=3000,
+        serial=True,
         default=True,
     ),
     Entry(

@@ -36,7 +36,8 @@ VARIABLE_OF: Final[dict[Driver, str]] = {
 
 
 class Servers:
-    """Every commit reaches the disk, but for Redis, which writes nothing unless `appendfsync` is asked for.
+    """Every commit reaches the disk, but for Redis, which writes nothing unless `appendfsync` is asked for, and
+    Kafka, which by default leaves that to its replicas and the operating system.
 
     On SQLite each measurement has a new file; on a server a new database (PostgreSQL, MariaDB), an emptied
     server (Redis) or a new name (Kafka, SQS).
@@ -51,8 +52,9 @@ class Servers:
     def start(self, drivers: Sequence[Driver]) -> None:
         """Start what these drivers need and is not running yet."""
         wanted = [SERVICE_OF[driver] for driver in drivers if driver in SERVICE_OF]
+        for service in wanted:
+            self._urls |= _exports(self._services("start", service))
         if wanted:
-            self._urls |= _exports(self._services("start", *wanted))
             os.environ.update({name: url for name, url in self._urls.items() if name.startswith("AWS_")})
         if "redis" in drivers:
             self._set_persistence()
@@ -79,7 +81,8 @@ class Servers:
         return self._urls[VARIABLE_OF[driver]]
 
     def _services(self, *arguments: str) -> str:
-        run = os.environ | {"NIMBUSQ_SERVICES_RUN": str(DATA), "NIMBUSQ_SERVICES_FSYNC": "1"}
+        fsync = "0" if "kafka" in arguments else "1"
+        run = os.environ | {"NIMBUSQ_SERVICES_RUN": str(DATA), "NIMBUSQ_SERVICES_FSYNC": fsync}
         return subprocess.run(
             [SERVICES, *arguments], env=run, check=True, text=True, stdout=subprocess.PIPE
         ).stdout
