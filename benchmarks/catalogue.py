@@ -287,12 +287,14 @@ _SQS_PEERS: Final = (
     ),
 )
 
+_OURS_BEST: Final[dict[Driver, int]] = {"redis": 300, "postgres": 500}
 _OURS_JOBS: Final[dict[Driver, int]] = {"mariadb": 10_000, "sqs": 3000}
 _OURS: Final = tuple(
     Entry(
         name="nimbusq",
         driver=driver,
         target="nimbusq:Nimbusq",
+        best=_OURS_BEST.get(driver, 100),
         jobs=_OURS_JOBS.get(driver, 20_000),
         default=True,
     )
