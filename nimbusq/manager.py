@@ -177,7 +177,9 @@ class Manager:
 
     async def _push(self, envelopes: Sequence[Envelope], tx: object | None) -> Sequence[Pushed]:
         if self.adapter.capabilities.inline:
-            envelopes = [replace(envelope, delay=0.0) if envelope.delay else envelope for envelope in envelopes]
+            envelopes = [
+                replace(envelope, delay=0.0) if envelope.delay else envelope for envelope in envelopes
+            ]
         groups = self.route.split(envelopes, tx=tx is not None)
         if len(groups) == 1:
             return await groups[0][0].push(envelopes, tx=tx)

@@ -13,7 +13,7 @@ from nimbusq.limit import RateLimit
 _WHOLE: Final = 16
 """So few slots are claimed for in one call, since each call costs as much as a job or two."""
 _MANY: Final = 150
-"""Of more slots a third is enough to make a call cheap, and leaves a claim, a settlement and the runs side by side."""
+"""Of more slots a third is enough for a call to be cheap: claim, runs and settlement then go side by side."""
 
 
 class Slots:
