@@ -15,23 +15,23 @@ from nimbusq.driver import (
     DriverSettings,
     Finding,
     Pushed,
+    PushGroups,
     PutBack,
     Renewal,
     Settled,
     Settlement,
     Stores,
     Want,
+    to_its_end,
 )
 from nimbusq.envelope import Envelope
 from nimbusq.errors import ConfigError, DispatchUncertain
 from nimbusq_database import claim, extend, plain, push, settle
 from nimbusq_database.bell import Bell
 from nimbusq_database.claim import Look
-from nimbusq_database.completion import through
 from nimbusq_database.database import DEADLINE, Database
 from nimbusq_database.dialect import Dialect
 from nimbusq_database.failures import OutcomeUnknown
-from nimbusq_database.grouping import PushGroups
 from nimbusq_database.job_row import raw_columns
 from nimbusq_database.migrations import Migrations, sql
 from nimbusq_database.pruning import Pruning
@@ -174,16 +174,10 @@ class DatabaseAdapter:
         return await self._database.read(body)
 
     async def _claim_once(self, want: Want) -> Look:
-        """One claim, not cut by a cancel: what it claimed for a caller that is gone is handed back."""
-
-        running = asyncio.ensure_future(self._look(want))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            look = await through(running)
-            if look is not None and look.claimed.claims:
-                await through(asyncio.ensure_future(self._hand_back(look.claimed.claims)))
-            raise
+        """One claim. A call that may wait, and so be cancelled, runs to its end: what it took is handed back then."""
+        if not want.wait:
+            return await self._look(want)
+        return await to_its_end(self._look(want), lambda late: self._hand_back(late.claimed.claims))
 
     async def _look(self, want: Want) -> Look:
         async def short(tx: Transaction) -> Look | None:
@@ -197,7 +191,8 @@ class DatabaseAdapter:
 
     async def _hand_back(self, claims: Sequence[Claim]) -> None:
         back = PutBack(0.0, counted=False)
-        await self.settle([Settlement(claim=one, outcome=back) for one in claims])
+        if claims:
+            await self.settle([Settlement(claim=one, outcome=back) for one in claims])
 
     async def extend(self, claims: Sequence[Claim], *, lease: float) -> Sequence[Renewal]:
         single = self._database.dialect.single

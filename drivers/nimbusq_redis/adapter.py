@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 from nimbusq.driver import (
     Capabilities,
@@ -15,6 +15,7 @@ from nimbusq.driver import (
     DriverSettings,
     Finding,
     Pushed,
+    PushGroups,
     Renewal,
     Settled,
     Settlement,
@@ -28,7 +29,6 @@ from nimbusq_redis.batches import RedisBatchStore
 from nimbusq_redis.claiming import Claimer
 from nimbusq_redis.entries import entries
 from nimbusq_redis.failed import RedisFailedStore
-from nimbusq_redis.grouping import PushGroups
 from nimbusq_redis.history import RedisHistory
 from nimbusq_redis.jobs import RedisJobs
 from nimbusq_redis.limiter import RedisJobLimiter
@@ -76,7 +76,7 @@ class RedisAdapter:
         self.link = link = Link(options, f"{{{settings.prefix}}}:", testing=settings.testing)
         self._history = (settings.history_limit, settings.history_ttl)
         self._claimer = Claimer(link, history=self._history, sweep_every=options.sweep_every)
-        self._pushes = PushGroups(self._push_entries)
+        self._pushes = PushGroups(self._push)
         self.stores = Stores(
             locker=RedisLocker(link),
             batches=RedisBatchStore(link),
@@ -113,12 +113,11 @@ class RedisAdapter:
         _refuse(tx)
         if not envelopes:
             return []
-        return read_pushed(envelopes, await self._pushes.push(entries(envelopes)))
+        return await self._pushes.push(envelopes)
 
-    async def _push_entries(self, flat: Sequence[Any]) -> Sequence[Any]:
+    async def _push(self, envelopes: Sequence[Envelope]) -> Sequence[Pushed]:
         run = self.link.run_replicated if self._options.durability == "replicated" else self.link.run
-        answers: Sequence[Any] = await run("push", *flat)
-        return answers
+        return read_pushed(envelopes, await run("push", *entries(envelopes)))
 
     async def claim(self, want: Want) -> Claimed:
         return await self._claimer.claim(want)

@@ -9,10 +9,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from nimbusq.clock import SystemClock
-from nimbusq.driver import Claimed, PutBack, Settlement, Want
+from nimbusq.driver import Claimed, PutBack, Settlement, Want, to_its_end
 from nimbusq.errors import StoreError
 from nimbusq_redis.claims import Look, lane_args, read_look
-from nimbusq_redis.completion import to_its_end
 from nimbusq_redis.doorbell import Doorbell
 from nimbusq_redis.link import Link
 from nimbusq_redis.settlements import settlement_args

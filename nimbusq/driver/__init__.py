@@ -42,6 +42,8 @@ from nimbusq.driver.adapter import Adapter, Depth, DriverSettings, Finding
 from nimbusq.driver.batches import Added, BatchRecord, BatchState, BatchStore, BatchUpdate, NewBatch
 from nimbusq.driver.capabilities import Capabilities, Need, lacking
 from nimbusq.driver.claims import Claim, Claimed, Ending, Lane, Lost, Pushed, Renewal, Want
+from nimbusq.driver.completion import to_its_end
+from nimbusq.driver.grouping import PushGroups
 from nimbusq.driver.settlements import (
     Cancelled,
     Done,
@@ -109,6 +111,7 @@ __all__ = [
     "Need",
     "NewBatch",
     "Outcome",
+    "PushGroups",
     "Pushed",
     "PutBack",
     "Renewal",
@@ -125,4 +128,5 @@ __all__ = [
     "WorkerReport",
     "Workers",
     "lacking",
+    "to_its_end",
 ]

@@ -23,14 +23,12 @@ async def to_its_end(
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-        except StoreError:
-            break
     if cancelled is None:
         return task.result()
-    if undo is not None and not task.cancelled() and task.exception() is None:
+    if not task.cancelled() and task.exception() is None and undo is not None:
         with suppress(StoreError):  # then its leases end by themselves
             await to_its_end(undo(task.result()))
     raise cancelled

@@ -1,4 +1,4 @@
-"""Pushes that come at once share transactions, and nothing else."""
+"""Pushes that come at once share calls, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nimbusq.driver import DriverSettings, Pushed
+from nimbusq.driver import DriverSettings, Pushed, PushGroups
 from nimbusq.envelope import Envelope, Unique
 from nimbusq.errors import StoreError, StoreUnavailable
 from nimbusq_database import DatabaseAdapter
-from nimbusq_database.grouping import PushGroups
 
 
 def envelope(name: str, unique: Unique | None = None) -> Envelope:

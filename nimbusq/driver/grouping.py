@@ -1,4 +1,4 @@
-"""Pushes that come while another one is under way share the next transaction.
+"""Pushes that come while another one is under way share the next call: for drivers with a store of their own.
 
 A push that comes alone goes at once. Of those that wait, the first is told to send for all, so that no task of this
 module's own is needed. A push may so wait for one other call's deadline before its own begins. Large pushes gain
@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nimbusq.driver import Pushed
+from nimbusq.driver.claims import Pushed
+from nimbusq.driver.completion import to_its_end
 from nimbusq.envelope import Envelope
-from nimbusq.errors import StoreUnavailable
-from nimbusq_database.completion import through
+from nimbusq.errors import StoreFull, StoreUnavailable
 
 _LARGE: Final = 100
 """Jobs of one push that is not worth joining others."""
 _TOGETHER: Final = 500
-"""Jobs in one transaction of several pushes, so that none of them waits long."""
+"""Jobs in one call of several pushes, so that none of them waits long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -72,12 +72,8 @@ class PushGroups:
 
     async def _lead(self, push: _Push) -> Sequence[Pushed]:
         """Send this push and those that wait; a cancel of this one cuts nothing of the others."""
-        running = asyncio.ensure_future(self._send_all([push, *self._followers(len(push.envelopes))]))
         try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await through(running)
-            raise
+            return await to_its_end(self._send_all([push, *self._followers(len(push.envelopes))]))
         finally:
             self._next_turn()
 
@@ -96,9 +92,7 @@ class PushGroups:
         try:
             answers = iter(await self._send([one for push in group for one in push.envelopes]))
         except Exception as error:
-            if followers and not isinstance(
-                error, StoreUnavailable
-            ):  # the fault of one of them: to each its own
+            if followers and not isinstance(error, StoreUnavailable | StoreFull):  # the fault of one of them
                 return await self._send_each(group)
             for push in followers:
                 _fail(push, error)
