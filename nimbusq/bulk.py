@@ -30,15 +30,17 @@ async def dispatch_many(
     """Send many jobs, one round trip per `chunk` of them; receipts in their order.
 
     A job that cannot be sent has status "refused" and its `error`; the others are sent, and a duplicate answers
-    with its holder. An error of the backend is raised: the chunks before it are stored.
+    with its holder. An error of the backend, or of the iterable, is raised: the chunks before it are stored.
     """
-    given = (item.disarm() if isinstance(item, Dispatch) else (item, AS_IT_IS) for item in jobs)
+    if chunk < 1:
+        raise InvalidOption(f"chunk is 1 or more, not {chunk!r}.")
     manager = manager or find_manager()
-    if manager is None:
-        return [not_sent() for _ in given]
+    given = (item.disarm() if isinstance(item, Dispatch) else (item, AS_IT_IS) for item in jobs)
     receipts: list[Receipt[Any]] = []
     sending: asyncio.Task[list[Receipt[Any]]] | None = None
     try:
+        if manager is None:
+            return [not_sent() for _ in given]
         while built := [_build(item, asked, manager) for item, asked in islice(given, chunk)]:
             if sending is not None:
                 receipts += await sending
@@ -46,11 +48,22 @@ async def dispatch_many(
             await asyncio.sleep(0)  # it is on its way before the next chunk keeps this loop busy
         if sending is not None:
             receipts += await sending
-    finally:
-        if sending is not None and not sending.done():
-            sending.cancel()
-            await asyncio.wait({sending})
+    except BaseException:
+        await _let_go(jobs, sending)
+        raise
     return receipts
+
+
+async def _let_go(jobs: Iterable[object], sending: asyncio.Task[Any] | None) -> None:
+    """Let the call under way end, and no builder warn of what the caller is about to be told."""
+    if sending is not None:
+        await asyncio.wait({sending})
+        if not sending.cancelled():
+            sending.exception()
+    if isinstance(jobs, Sequence):
+        for item in jobs:
+            if isinstance(item, Dispatch):
+                item.disarm()
 
 
 def _build(item: object, asked: Asked, manager: Manager) -> _Built | NimbusqError | TypeError:

@@ -262,7 +262,7 @@ def _header_text(name: str, queue: str, given: Mapping[str, Any]) -> str:
 _KIND: Final = re.compile(rb'\{"v":%d,"id":"([ !#-\[\]-~]+)(".{,512})' % VERSION)
 """A header as `to_wire` begins it: its id (printable, nothing escaped), and the rest that tells the kind of job."""
 _DIFFERENT: Final = (b'"trace":', b'"meta":')
-"""Parts that could be changed in place, and must not be shared."""
+"""Parts that could be changed in place, and must not be shared: those headers need not be read twice."""
 
 
 def _alike(line: bytes, body: bytes) -> Envelope | None:
@@ -286,7 +286,9 @@ def _template(rest: bytes) -> Envelope | None:
         return None
     line = b'{"v":%d,"id":"_' % VERSION + rest
     envelope = _decode(line, line, b"")
-    return envelope if isinstance(envelope, Envelope) and not envelope.extra else None
+    if isinstance(envelope, Unreadable) or envelope.extra or envelope.trace or envelope.meta:
+        return None
+    return envelope
 
 
 def _part_to_header(part: Any) -> dict[str, Any]:

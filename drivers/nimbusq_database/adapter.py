@@ -76,7 +76,7 @@ class DatabaseAdapter:
         database = Database(dialect=dialect, settings=settings, statements=statements, bell=_bell or Bell())
         self._database = database
         self._pruning = Pruning(database)
-        self._pushes = PushGroups(self._push)
+        self._pushes = PushGroups(self._push_together, patience=DEADLINE)
         self.capabilities = _CAPABILITIES
         self.migrations = Migrations(dialect, statements)
         self.stores = Stores(
@@ -123,11 +123,15 @@ class DatabaseAdapter:
         if tx is not None:
             return await self._database.within(tx, lambda transaction: push.push(transaction, envelopes))
         try:
+            if any(
+                one.unique for one in envelopes
+            ):  # an open transaction may hold its key, which is waited for
+                return await self._push_together(envelopes)
             return await self._pushes.push(envelopes)
         except OutcomeUnknown as error:
             raise DispatchUncertain(envelopes[0].id) from error
 
-    async def _push(self, envelopes: Sequence[Envelope]) -> Sequence[Pushed]:
+    async def _push_together(self, envelopes: Sequence[Envelope]) -> Sequence[Pushed]:
         async def body(tx: Transaction) -> Sequence[Pushed]:
             return await push.push(tx, envelopes, self._database.dialect.carried)
 

@@ -22,6 +22,7 @@ from nimbusq.driver import (
 )
 from nimbusq.envelope import Unreadable
 from nimbusq_database.claim import Look, due_in
+from nimbusq_database.client import Row
 from nimbusq_database.job_row import to_claim
 from nimbusq_database.reclaim import note_claim
 from nimbusq_database.settle import history_columns
@@ -84,12 +85,13 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Set
         return []
     now = await tx.audit_time()
     if all(_just_ends(one) for one in settlements):
-        ended = await _end(tx, settlements)
-        _note(tx, [one for one in settlements if one.claim.id in ended], now)
-        missed = [one for one in settlements if one.claim.id not in ended]
-        answers = iter(await _settle(tx, missed, now) if missed else ())
-        return [_SETTLED if one.claim.id in ended else next(answers) for one in settlements]
-    return await _settle(tx, settlements, now)
+        rows = await _end(tx, settlements)
+    else:
+        rows = await _settle(tx, settlements)
+    settled = [one for one, row in zip(settlements, rows, strict=True) if row["settled"]]
+    tx.topics.update(f"job:{one.claim.id}" if one.terminal else one.claim.queue for one in settled)
+    _note(tx, settled, now)
+    return [_answer(row) for row in rows]
 
 
 def _just_ends(settlement: Settlement) -> bool:
@@ -101,22 +103,20 @@ def _just_ends(settlement: Settlement) -> bool:
     return not locked and not (isinstance(outcome, Done) and outcome.result is not None)
 
 
-async def _end(tx: Transaction, settlements: Sequence[Settlement]) -> frozenset[str]:
-    """The ids of those that were held, and are gone now."""
+async def _end(tx: Transaction, settlements: Sequence[Settlement]) -> Sequence[Row]:
     rows = await tx.fetch(
         "settle_ends",
         ids=[one.claim.id for one in settlements],
         tokens=[one.claim.token for one in settlements],
         history=[history_columns(one.history) for one in settlements if one.history],
     )
-    ended = frozenset(row["id"] for row in rows)
-    tx.topics.update(f"job:{job_id}" for job_id in ended)
-    return ended
+    answers = {row["id"]: row for row in rows}
+    return [answers[one.claim.id] for one in settlements]
 
 
-async def _settle(tx: Transaction, settlements: Sequence[Settlement], now: float) -> list[Settled]:
+async def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> Sequence[Row]:
     results = [one for one in settlements if isinstance(one.outcome, Done) and one.outcome.result is not None]
-    rows = await tx.fetch(
+    return await tx.fetch(
         "settle_plain",
         rows=[_asked(one) for one in settlements],
         result_ids=[one.claim.id for one in results],
@@ -124,10 +124,6 @@ async def _settle(tx: Transaction, settlements: Sequence[Settlement], now: float
         ttls=[one.result_ttl for one in results],
         history=[history_columns(one.history) for one in settlements if one.history and one.terminal],
     )
-    settled = [one for one, row in zip(settlements, rows, strict=True) if row["settled"]]
-    tx.topics.update(f"job:{one.claim.id}" if one.terminal else one.claim.queue for one in settled)
-    _note(tx, settled, now)
-    return [_answer(row) for row in rows]
 
 
 def _asked(settlement: Settlement) -> dict[str, Any]:

@@ -33,9 +33,13 @@ async def push(
         return []
     kind = _kind(envelopes[0])
     keyed = any(part is not None for part in kind[len(_ALIKE) :])
-    if keyed or tx.audited or any(_kind(one) != kind for one in envelopes):
+    if keyed or any(_kind(one) != kind for one in envelopes):
         return await push_jobs(tx, [columns(envelope) for envelope in envelopes])
+    jobs = [columns(envelope) for envelope in envelopes] if tx.audited else []
+    known = await _known(tx, jobs) if jobs else frozenset()
     await _insert_alike(tx, envelopes, dict(zip(_ALIKE, kind, strict=False)), carried)
+    if jobs:
+        await _note(tx, {job["id"]: job for job in jobs if job["id"] not in known}.values())
     return [Pushed(one.id) for one in envelopes]
 
 

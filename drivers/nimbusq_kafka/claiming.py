@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -43,7 +44,7 @@ class Claimer:
         self._hands = hands
         self._committer = member.committer
         self._clock = clock
-        self._turn = 0
+        self._turns: Counter[str] = Counter()
 
     async def claim(self, want: Want) -> Claimed:
         """See `nimbusq.driver.Adapter.claim`. Cancelled at any moment, what it took is as if never taken."""
@@ -81,12 +82,14 @@ class Claimer:
     def _in_turn(self, queue: str) -> list[Partition]:
         """The queue's partitions, beginning with another one each time."""
         partitions = self._member.ready_partitions(queue)
-        self._turn += 1
-        start = self._turn % len(partitions) if partitions else 0
+        self._turns[queue] += (
+            1  # a count for each queue: with a common one two queues would see every other turn
+        )
+        start = self._turns[queue] % len(partitions) if partitions else 0
         return partitions[start:] + partitions[:start]
 
     def _serve(self, catch: Catch, partitions: Sequence[Partition], room: int) -> int:
-        """Take up to `room` jobs to run, an equal part of each partition, until all have given what they have."""
+        """Take up to `room` jobs to run: few from one partition, many in equal parts, until all have given theirs."""
         taken = 0
         while partitions and taken < room:
             quantum = max(_HANDFUL, -(-(room - taken) // len(partitions)))

@@ -37,7 +37,7 @@ class Committer:
         self._lingering: asyncio.TimerHandle | None = None
 
     def touch(self, *partitions: Partition) -> None:
-        """These windows have changed: they are in the next commit, which begins in 2 ms at the latest."""
+        """These windows have changed: they are in the next commit, which is asked for within 2 ms."""
         self._dirty.update(dict.fromkeys(partitions))
         self._wake_soon()
 

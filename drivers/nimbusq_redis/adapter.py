@@ -76,7 +76,7 @@ class RedisAdapter:
         self.link = link = Link(options, f"{{{settings.prefix}}}:", testing=settings.testing)
         self._history = (settings.history_limit, settings.history_ttl)
         self._claimer = Claimer(link, history=self._history, sweep_every=options.sweep_every)
-        self._pushes = PushGroups(self._push)
+        self._pushes = PushGroups(self._push_together, patience=options.timeout)
         self.stores = Stores(
             locker=RedisLocker(link),
             batches=RedisBatchStore(link),
@@ -115,7 +115,7 @@ class RedisAdapter:
             return []
         return await self._pushes.push(envelopes)
 
-    async def _push(self, envelopes: Sequence[Envelope]) -> Sequence[Pushed]:
+    async def _push_together(self, envelopes: Sequence[Envelope]) -> Sequence[Pushed]:
         run = self.link.run_replicated if self._options.durability == "replicated" else self.link.run
         return read_pushed(envelopes, await run("push", *entries(envelopes)))
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from nimbusq.clock import SystemClock
 from nimbusq.driver import Claimed, PutBack, Settlement, Want, to_its_end
-from nimbusq.errors import StoreError
 from nimbusq_redis.claims import Look, lane_args, read_look
 from nimbusq_redis.doorbell import Doorbell
 from nimbusq_redis.link import Link
@@ -62,24 +60,23 @@ class Claimer:
         if not queues or want.limit <= 0:
             await self._clock.sleep(left)
             return await self._look(want)
-        args = self._claim_args(want, rung=True)
+        alarm, args = self._bell.alarm(), self._claim_args(want, rung=True)
         waiting = asyncio.ensure_future(
-            self._bell.wait_and_run(queues, left, "claim", *args, exactly=exactly)
+            self._bell.wait_and_run(queues, alarm, left, "claim", *args, exactly=exactly)
         )
         try:
             return self._read(want, await asyncio.shield(waiting))
         except asyncio.CancelledError:
-            await to_its_end(self._leave(want, queues, waiting))
+            await to_its_end(self._leave(want, alarm, waiting))
             raise
 
-    async def _leave(self, want: Want, queues: Sequence[str], waiting: asyncio.Future[Any]) -> None:
-        """Wait no more, and leave what came all the same to others. Without a store they look for themselves."""
-        with suppress(StoreError):
-            await self._bell.call_off(waiting)
-            if waiting.cancelled():
-                await self._bell.pass_on(queues)
-            else:
-                await self._hand_back(want, waiting.result())
+    async def _leave(self, want: Want, alarm: str, waiting: asyncio.Future[Any]) -> None:
+        """Wait no more, and leave what came all the same to others.
+
+        Raises StoreError where that is not known: the caller may ask again by the same token.
+        """
+        await self._bell.call_off(waiting, alarm)
+        await self._hand_back(want, waiting.result())
 
     def _claim_args(self, want: Want, *, repeatable: bool = False, rung: bool = False) -> tuple[Any, ...]:
         watches = self._watches_until > self._clock.monotonic()

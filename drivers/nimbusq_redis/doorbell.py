@@ -24,49 +24,53 @@ _MARGIN: Final = 2.0
 
 
 class Doorbell:
-    """The bells that this process waits at. The one under its own name serves it as an alarm clock: Redis ends a
-    blocking call up to 0.1 s late, a ring from outside ends it at once."""
+    """The bells of queues, and one for each wait of its own, which serves as its alarm clock: Redis ends a blocking
+    call up to 0.1 s late, a ring from outside ends it at once."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._own = "!" + secrets.token_hex(8)
+
+    @staticmethod
+    def alarm() -> str:
+        """The name of a bell for one wait, which nobody else waits at."""
+        return "!" + secrets.token_hex(8)
 
     async def wait_and_run(
-        self, queues: Sequence[str], seconds: float, script: str, *args: Any, exactly: bool
+        self, queues: Sequence[str], alarm: str, seconds: float, script: str, *args: Any, exactly: bool
     ) -> Any:
-        """Block until a queue's bell rings, at most `seconds`, or 5 s if that is sooner; then run the script.
+        """Block until a bell rings, a queue's or the alarm, at most `seconds`, or 5 s if that is sooner; then run the
+        script.
 
         exactly: run it at that time, not up to 0.1 s later.
         """
+        bells = (*queues, alarm)
         if not exactly or seconds > _BLOCK:
-            return await self._block(queues, min(seconds, _BLOCK), script, args)
+            return await self._block(bells, min(seconds, _BLOCK), script, args)
         try:
             async with asyncio.TaskGroup() as group:
-                alarm = group.create_task(self._alarm(seconds))
-                reply = await self._block(queues, math.ceil(seconds) + 1, script, args)
-                alarm.cancel()
+                ringing = group.create_task(self._ring_in(seconds, alarm))
+                reply = await self._block(bells, math.ceil(seconds) + 1, script, args)
+                ringing.cancel()
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
         return reply
 
-    async def call_off(self, waiting: asyncio.Future[Any]) -> None:
-        """End a call of `wait_and_run` now, and wait for its end."""
+    async def call_off(self, waiting: asyncio.Future[Any], alarm: str) -> None:
+        """End a call of `wait_and_run` now, and wait for its end. Raises StoreError when nobody can answer it."""
         try:
-            await self._link.run("ring", self._own)
-        except StoreError:  # then there is nobody who could answer it
+            await self._link.run("ring", alarm)
+        except StoreError:
             waiting.cancel()
-        await asyncio.wait({waiting})
+            raise
+        finally:
+            await asyncio.wait({waiting})
 
-    async def pass_on(self, queues: Sequence[str]) -> None:
-        """Ring for others: this worker leaves, and may take a ring with it."""
-        await self._link.run("ring", "", *queues)
-
-    async def _alarm(self, seconds: float) -> None:
+    async def _ring_in(self, seconds: float, alarm: str) -> None:
         await asyncio.sleep(seconds)
-        await self._link.run("ring", self._own)
+        await self._link.run("ring", alarm)
 
-    async def _block(self, queues: Sequence[str], seconds: float, script: str, args: Sequence[Any]) -> Any:
-        keys = [self._link.key(f"bell:{name}") for name in (*queues, self._own)]
+    async def _block(self, bells: Sequence[str], seconds: float, script: str, args: Sequence[Any]) -> Any:
+        keys = [self._link.key(f"bell:{name}") for name in bells]
         limit = max(seconds, 0.001)
         blocking = ("BLPOP", *keys, f"{limit:.3f}")
         return await self._link.run_after(blocking, script, *args, seconds=limit + _MARGIN)

@@ -35,8 +35,8 @@ class Want:
         this call carry it. The same call again (its reply was lost) answers the same claims.
     limit: free slots over all lanes; 0 only collects lost leases.
     lease: seconds.
-    wait: how long the call may block while nothing is due, in seconds. Cancelling it loses nothing;
-        a call that may not wait (0) is short, and nobody cancels it.
+    wait: how long the call may block while nothing is due, in seconds. Cancelling a call that
+        may wait loses nothing; one that may not (0) is short, and must not be cancelled.
     lanes: queues in order of preference.
     """
 

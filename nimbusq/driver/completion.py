@@ -29,6 +29,6 @@ async def to_its_end(
     if cancelled is None:
         return task.result()
     if not task.cancelled() and task.exception() is None and undo is not None:
-        with suppress(StoreError):  # then its leases end by themselves
+        with suppress(StoreError):  # it is tried once: what is left undone ends by its own time limits
             await to_its_end(undo(task.result()))
     raise cancelled

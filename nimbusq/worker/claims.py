@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from nimbusq.driver import Adapter, Claim, Claimed, Lane, PutBack, Settlement, Want
+from nimbusq.driver import Adapter, Claim, Claimed, Lane, PutBack, Settlement, Want, to_its_end
 from nimbusq.errors import NimbusqError, StoreError
 from nimbusq.ids import new_token
 from nimbusq.worker.pace import Pace
@@ -78,7 +78,7 @@ class ClaimLoop:
             if not await self._room() or self._stop.is_set():
                 continue
             try:
-                await self._once(wait=self._wait)
+                await self._once(wait=self._wait, most=self._slots.at_once)
                 pace.reset()
             except StoreError as error:
                 pace.complain(log, "cannot claim: %s", error)
@@ -90,30 +90,26 @@ class ClaimLoop:
                 await pace.rest(self._stop)
 
     async def once(self) -> int:
-        """One claiming call that does not wait; how many jobs it brought. A caller that is cancelled meanwhile is
-        told so when their runs have begun."""
-        claiming = asyncio.create_task(self._once(wait=0.0), name="nimbusq-claim")
-        try:
-            return await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            await asyncio.wait({claiming})
-            raise
+        """One claiming call, for all free slots and without waiting; how many jobs it brought. A caller that is
+        cancelled meanwhile is told so when their runs have begun."""
+        return await to_its_end(self._once(wait=0.0, most=self._slots.concurrency))
 
-    async def _once(self, *, wait: float) -> int:
+    async def _once(self, *, wait: float, most: int) -> int:
         lanes = self._slots.lanes()
         if self._gate is not None and self._gate.covers(lanes):
-            return await self._once_rated(self._gate, lanes)
-        claimed = await self._claim_and_take(lanes, wait)
-        if not claimed.claims and claimed.retry_after is not None:
+            return await self._once_rated(self._gate, lanes, most)
+        claimed = await self._claim_and_take(lanes, wait, most)
+        # A call that may not wait leaves it to the next one, which waits and listens to the other lanes meanwhile.
+        if wait and not claimed.claims and claimed.retry_after is not None:
             await self._pause(min(claimed.retry_after, WAIT))
         return len(claimed.claims)
 
-    async def _once_rated(self, gate: RateGate, lanes: tuple[Lane, ...]) -> int:
+    async def _once_rated(self, gate: RateGate, lanes: tuple[Lane, ...], most: int) -> int:
         """The driver has no rates: reserve, claim without waiting, give back. Then wait for the other lanes."""
         admitted = await gate.admit(lanes)
         claimed = Claimed()
         try:
-            claimed = await self._claim_and_take(admitted.lanes, 0.0)
+            claimed = await self._claim_and_take(admitted.lanes, 0.0, most)
         finally:
             await gate.settle_up(admitted, claimed.claims)
         if claimed.claims:
@@ -121,14 +117,14 @@ class ClaimLoop:
         rest = min(LOOK_EVERY, admitted.retry_after or LOOK_EVERY)
         others = tuple(lane for lane in lanes if not gate.covers((lane,)))
         if any(lane.limit for lane in others):
-            return len((await self._claim_and_take(others, rest)).claims)
+            return len((await self._claim_and_take(others, rest, most)).claims)
         await self._pause(rest)
         return 0
 
-    async def _claim_and_take(self, lanes: tuple[Lane, ...], wait: float) -> Claimed:
+    async def _claim_and_take(self, lanes: tuple[Lane, ...], wait: float, most: int) -> Claimed:
         want = Want(
             token=self._token or new_token(),
-            limit=min(self._slots.free, self._slots.at_once),
+            limit=min(self._slots.free, most),
             lease=self._lease,
             wait=wait,
             lanes=lanes,

@@ -14,6 +14,7 @@ import pytest
 
 from nimbusq.driver import Claimed, Done, Lane, PutBack, Settlement, Want
 from nimbusq.envelope import Envelope, Rate
+from nimbusq.errors import StoreUnavailable
 from nimbusq_redis import RedisAdapter
 from tests.drivers.redis_env import RedisEnv, opened, redis_env
 from tests.drivers.redis_servers import redis_server
@@ -158,13 +159,15 @@ async def test_delayed_jobs_start_on_time_and_wake_one_worker(adapter: RedisAdap
 async def test_a_delayed_job_is_not_forgotten_by_a_worker_that_dies(adapter: RedisAdapter) -> None:
     async with crew(adapter, 2) as (doomed, other), asyncio.TaskGroup() as group:
         await adapter.push([job(delay=0.8)])
-        watching = group.create_task(doomed.claim(want()))
+        watching = asyncio.ensure_future(doomed.claim(want()))
         await waiting(adapter, 1)
         claiming = group.create_task(other.claim(want()))
         await waiting(adapter, 2)
-        doomed.link._server = None  # it can pass nothing on any more, as if it had been killed
+        doomed.link._server = None  # it can hand nothing back any more, as if it had been killed
         watching.cancel()
         begin = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await watching
         claimed = await claiming
         assert len(claimed.claims) == 1
         assert 0.5 < time.monotonic() - begin < 1.9

@@ -45,7 +45,7 @@ def store() -> Store:
 
 @pytest.fixture
 def groups(store: Store) -> PushGroups:
-    return PushGroups(store.send)
+    return PushGroups(store.send, patience=0.05)
 
 
 def pushed(groups: PushGroups, *names: str) -> asyncio.Future[Sequence[Pushed]]:
@@ -114,7 +114,7 @@ async def test_any_cancellation_leaves_the_others_their_answers(store: Store) ->
     store.open.set()
     chance = random.Random(7)
     for _ in range(300):
-        groups = PushGroups(store.send)
+        groups = PushGroups(store.send, patience=0.05)
         pushes = [pushed(groups, str(n)) for n in range(8)]
         for _ in range(chance.randrange(14)):
             await asyncio.sleep(0)
@@ -141,3 +141,49 @@ async def test_in_a_database_each_push_hears_who_holds_its_key(tmp_path: Path) -
     assert [answer[0].id for answer in answers] == [one.id for one in sent]
     assert [answer[0].holder for answer in answers] == [None] * 50 + [one.id for one in sent[:50]]
     assert depth.pending == 50
+
+
+# --- a store that does not answer ------------------------------------------------------------------------------
+
+
+async def test_nobody_waits_for_more_than_two_calls_of_a_frozen_store() -> None:
+    """Whoever has waited for as long as a call may take is told that it was not sent."""
+    calls: list[int] = []
+
+    async def frozen(envelopes: Sequence[Envelope]) -> Sequence[Pushed]:
+        calls.append(len(envelopes))
+        await asyncio.sleep(0.5)
+        raise StoreUnavailable("no answer")
+
+    groups = PushGroups(frozen, patience=0.05)
+    pushes = [pushed(groups, str(n)) for n in range(2_000)]
+    results = await asyncio.gather(*pushes, return_exceptions=True)
+    assert calls == [1]
+    assert {type(result) for result in results} == {StoreUnavailable}
+    assert str(results[0]) == "no answer"
+    assert "not sent" in str(results[1])
+    assert len({id(result) for result in results}) == 2_000, "each raises an error of its own"
+
+
+async def test_one_lost_call_is_not_the_fault_of_those_that_came_later() -> None:
+    answers = iter([False, True])
+
+    async def cut_once(envelopes: Sequence[Envelope]) -> Sequence[Pushed]:
+        await asyncio.sleep(0)
+        if not next(answers):
+            raise StoreUnavailable("cut")
+        return [Pushed(one.id) for one in envelopes]
+
+    groups = PushGroups(cut_once, patience=5.0)
+    results = await asyncio.gather(*(pushed(groups, str(n)) for n in range(3)), return_exceptions=True)
+    assert [type(result) for result in results] == [StoreUnavailable, list, list]
+
+
+async def test_what_is_too_much_together_goes_apart(store: Store, groups: PushGroups) -> None:
+    body = b"x" * 400_000
+    great = [Envelope(id=str(n), name="Send", queue="mail", body=body) for n in range(6)]
+    pushes = [asyncio.ensure_future(groups.push([one])) for one in great]
+    await settle_down()
+    store.open.set()
+    await asyncio.gather(*pushes)
+    assert store.calls == [["0"], ["1", "2"], ["3", "4"], ["5"]]

@@ -19,7 +19,8 @@ _SETTINGS: Final = (
 )
 _OLDEST_TRANSACTION: Final = (
     "select coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0)::float8 as seconds "
-    "from pg_stat_activity where backend_xmin is not null and pid <> pg_backend_pid()"
+    "from pg_stat_activity where backend_xmin is not null and pid <> pg_backend_pid() "
+    "and datname = current_database() and backend_type = 'client backend'"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import asyncpg
@@ -47,13 +47,13 @@ class Connections:
             return
         self._open = False
         try:
-            async with asyncio.timeout(1.0):
-                while self._idle:
-                    connection, _ = self._idle.pop()
-                    await connection.close()
-                for _ in range(self._address.pool_size):
-                    await self._slots.acquire()
-        except TimeoutError:
+            with suppress(TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                async with asyncio.timeout(1.0):
+                    for connection, _ in self._idle:
+                        await connection.close()
+                    for _ in range(self._address.pool_size):
+                        await self._slots.acquire()
+        finally:
             for connection in [*self._used, *(idle for idle, _ in self._idle)]:
                 connection.terminate()
             self._idle.clear()
@@ -85,9 +85,12 @@ class Connections:
         return connection
 
     def _pop(self) -> Any:
+        """None where no idle connection is sound. One that has been idle for long may lead nowhere by now."""
         while self._idle:
-            connection, _ = self._idle.pop()
-            if not connection.is_closed():
+            connection, since = self._idle.pop()
+            if asyncio.get_running_loop().time() - since > _IDLE:
+                connection.terminate()
+            elif not connection.is_closed():
                 return connection
         return None
 

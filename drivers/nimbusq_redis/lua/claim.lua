@@ -330,6 +330,7 @@ end
 
 -- The jobs that an earlier call with this token has claimed, if it still holds any.
 local function answer_again()
+  local before = #claims
   local refs = ARGV[5] == '1' and redis.call('ZRANGE', root .. 'claim:' .. token, 0, -1) or {}
   local states, records = get_many(running_key, refs), get_many(jobs_key, refs)
   for i, ref in ipairs(refs) do
@@ -338,12 +339,12 @@ local function answer_again()
       add_claim(claims, ref, records[i], state)
     end
   end
-  return #claims > 0
+  return #claims > before
 end
 
 local timers = read_timers('timers')
 local fired = fire_timers(timers)
-if not (#claims == 0 and answer_again()) and slots > 0 then
+if not answer_again() and slots > 0 then
   serve_lanes()
 end
 close_leases(token, lease_until)

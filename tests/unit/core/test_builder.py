@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,9 +14,9 @@ import pytest
 from nimbusq import DuplicateJob, Job, Manager, NoManager, dispatch, dispatch_many, job
 from nimbusq.builder import Dispatch, UnsentDispatchWarning
 from nimbusq.building import Asked
-from nimbusq.driver import Claim, Lane, Want
+from nimbusq.driver import Claim, Lane, Pushed, Want
 from nimbusq.envelope import Envelope, Overlap, Unique
-from nimbusq.errors import InvalidOption, SerializationError
+from nimbusq.errors import InvalidOption, SerializationError, StoreUnavailable
 from nimbusq.ids import new_token
 
 
@@ -347,3 +347,42 @@ async def test_parameters_may_have_the_names_of_options() -> None:
     async with Manager("sync"):
         receipt = await dispatch(configure, queue="a", retries=1, name="b", options={"x": 1}).send()
         assert await receipt.result(timeout=1) == ["a", 1, "b", {"x": 1}]
+
+
+# --- many at once ----------------------------------------------------------------------------------------------
+
+
+async def test_a_chunk_is_at_least_one_job() -> None:
+    async with Manager("memory://"):
+        with pytest.raises(InvalidOption, match="chunk is 1 or more"):
+            await dispatch_many([], chunk=0)
+
+
+async def test_an_error_on_the_way_is_all_that_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builders that it has left unsent do not warn besides; what was under way is not cut."""
+    async with Manager("memory://") as manager:
+        pushed: list[int] = []
+
+        async def push(envelopes: Sequence[Envelope], *, tx: object | None = None) -> Sequence[Pushed]:
+            pushed.append(len(envelopes))
+            raise StoreUnavailable("away")
+
+        monkeypatch.setattr(manager.adapter, "push", push)
+        jobs = [dispatch(Letter(to=str(n))) for n in range(30)]
+        with pytest.raises(StoreUnavailable, match="away"):
+            await dispatch_many(jobs, chunk=10)
+        del jobs
+        gc.collect()
+    assert pushed == [10]
+
+
+async def test_an_iterable_that_raises_leaves_what_was_sent_before() -> None:
+    def some() -> Iterator[Job]:
+        for n in range(25):
+            yield Letter(to=str(n))
+        raise LookupError("no more")
+
+    async with Manager("memory://") as manager:
+        with pytest.raises(LookupError):
+            await dispatch_many(some(), chunk=10)
+        assert (await manager.depth("mail")).pending == 20

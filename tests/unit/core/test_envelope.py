@@ -315,6 +315,13 @@ def test_headers_that_need_more_than_a_copy(job_id: str, more: str, expected: st
         assert (read.id if isinstance(read, Envelope) else None) == expected
 
 
+def test_a_trace_is_kept_however_it_is_spelled() -> None:
+    for _ in range(2):
+        read = decode((PLAIN % ("a", ',"trace" : {"traceparent":"00-1"}') + "\n{}").encode())
+        assert isinstance(read, Envelope)
+        assert read.trace == {"traceparent": "00-1"}
+
+
 def test_parts_that_two_of_a_kind_share_are_read_in_full() -> None:
     envelope = ENVELOPES["every_option"]
     kind = replace(envelope, trace={}, meta={}, extra={})

@@ -172,8 +172,8 @@ async def test_another_connections_commit_wakes_a_waiting_claim(adapter: Databas
 async def test_a_cancelled_claim_hands_back_what_it_took(adapter: DatabaseAdapter) -> None:
     """However late the cancel comes, the job is due again and no attempt is counted."""
     await adapter.push([envelope()])
-    for turns in range(8):
-        task = asyncio.create_task(claim(adapter))
+    for turns in range(12):
+        task = asyncio.create_task(claim(adapter, wait=30))
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()

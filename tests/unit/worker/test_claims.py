@@ -10,6 +10,7 @@ import pytest
 from nimbusq import Job, dispatch, dispatch_many
 from nimbusq.driver import Want
 from nimbusq.errors import ConfigError, InvalidName, InvalidOption, StoreUnavailable
+from nimbusq.limit import RateLimit
 from nimbusq.worker.queues import parse_queues
 from tests.unit.worker.bench import Bench, happens, until
 
@@ -308,3 +309,23 @@ async def test_a_worker_that_is_busy_for_long_stays_ready(
     assert worker.ready, "the next sweep is due every 40 s"
     clock[0] += 60
     assert not worker.ready
+
+
+async def test_a_rate_that_holds_one_queue_back_makes_the_worker_deaf_to_no_other() -> None:
+    """With one slot each claim brings all it asked for, so that the next does not wait; it must not rest, either."""
+    order: list[str] = []
+
+    class Slowed(Job):
+        kind: str
+
+        async def handle(self) -> None:
+            order.append(self.kind)
+
+    bench = Bench(rate_limits={"mail": RateLimit(per_second=0.01, burst=1)})
+    async with bench.manager:
+        await dispatch_many([dispatch(Slowed(kind="mail")).on_queue("mail") for _ in range(3)])
+        async with bench.working({"default": None, "mail": None}, concurrency=1):
+            for n in range(3):
+                await dispatch(Slowed(kind="default")).send()
+                await until(lambda n=n: order.count("default") == n + 1)  # type: ignore[misc]  # n is bound at once
+    assert order.count("mail") == 1

@@ -1,5 +1,6 @@
 -- Settlements that only end their jobs and keep history, for claims that still hold them: by far the most.
--- Parameters: ids and tokens, claim by claim; history as in history_push. Returns: id of what was settled.
+-- Parameters: ids and tokens, claim by claim; history as in history_push. Returns, in any order: id, settled, already
+-- (put back by the same token before).
 with asked as materialized (
   select * from unnest(:ids::text[], :tokens::text[]) as claim (id, token)
 ),
@@ -23,4 +24,8 @@ told as (
     worker = excluded.worker, tags = excluded.tags, silenced = excluded.silenced,
     finished_at = excluded.finished_at
 )
-select id from ended;
+select id, 1 as settled, 0 as already from ended
+union all
+select asked.id, 0, coalesce((j.token is null and j.put_back_by = asked.token)::int, 0)
+from asked left join {p}jobs j on j.id = asked.id
+where asked.id not in (select id from ended);
