@@ -42,18 +42,19 @@ async def test_two_processes_run_one_at_a_time(beside: Place) -> None:
         assert {line[3] for line in beside.notes("start")} == {"1"}
 
 
+@pytest.mark.timeout(180)
 async def test_every_tenth_member_dies_after_its_body(beside: Place) -> None:
-    """As in test_batches, with a tenth of the members: what counts them is the store."""
+    """As in test_batches: what counts them is the store."""
     async with beside.manager():
         jobs = [
-            dispatch(shop.suicidal if n % 10 == 9 else shop.step, f"m{n}").retries(50) for n in range(100)
+            dispatch(shop.suicidal if n % 10 == 9 else shop.step, f"m{n}").retries(50) for n in range(1000)
         ]
         batch = await Batch(jobs).then(shop.on_then).finally_(shop.on_finally).send()
         beside.start("nursery", 2, LEASE=1, CONCURRENCY=8)
-        await beside.until(lambda: bool(beside.notes("then") and beside.notes("finally")), "the batch's end")
+        await beside.until(lambda: bool(beside.notes("then") and beside.notes("finally")), "its end", 120)
         state = await batch.refresh()
-        assert (state.total, state.pending, state.failed, state.finished) == (100, 0, 0, True)
-        assert len(beside.counts("end")) == 100
+        assert (state.total, state.pending, state.failed, state.finished) == (1000, 0, 0, True)
+        assert len(beside.counts("end")) == 1000
         assert (len(beside.notes("then")), len(beside.notes("finally"))) == (1, 1)
 
 
