@@ -123,11 +123,9 @@ class DatabaseAdapter:
         if tx is not None:
             return await self._database.within(tx, lambda transaction: push.push(transaction, envelopes))
         try:
-            if any(
-                one.unique for one in envelopes
-            ):  # an open transaction may hold its key, which is waited for
-                return await self._push_together(envelopes)
-            return await self._pushes.push(envelopes)
+            # A key may be held by an open transaction, whose end is waited for: no other push may wait with it.
+            alone = any(one.unique for one in envelopes)
+            return await (self._push_together(envelopes) if alone else self._pushes.push(envelopes))
         except OutcomeUnknown as error:
             raise DispatchUncertain(envelopes[0].id) from error
 

@@ -82,9 +82,7 @@ class Claimer:
     def _in_turn(self, queue: str) -> list[Partition]:
         """The queue's partitions, beginning with another one each time."""
         partitions = self._member.ready_partitions(queue)
-        self._turns[queue] += (
-            1  # a count for each queue: with a common one two queues would see every other turn
-        )
+        self._turns[queue] += 1  # counted for each queue, or of two each would see every other turn
         start = self._turns[queue] % len(partitions) if partitions else 0
         return partitions[start:] + partitions[:start]
 

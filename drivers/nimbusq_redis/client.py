@@ -33,12 +33,11 @@ class Server(Protocol):
     client: Any
     """The redis-py client."""
 
-    async def call(self, *command: Any) -> Any:
-        """One command, one answer. Raises redis-py's errors."""
-        ...
+    async def call(self, *command: Any, after: Sequence[Any] | None = None) -> Any:
+        """One command, one answer. Raises redis-py's errors.
 
-    async def call_after(self, first: Sequence[Any], then: Sequence[Any]) -> Any:
-        """The answer to the second command, which the server runs when it has answered the first one."""
+        after: a command to go out before it; the server answers that one first, and nobody wants to know what.
+        """
         ...
 
     async def forget(self) -> None:
@@ -63,31 +62,26 @@ class OneServer:
         self._idle: list[tuple[Any, float]] = []
         """Connections at hand, the last used last, and when that was. To the pool they are in use."""
 
-    async def call(self, *command: Any) -> Any:
-        return await self._answer(pack_command(command), 1)
-
-    async def call_after(self, first: Sequence[Any], then: Sequence[Any]) -> Any:
-        return await self._answer(pack_command(tuple(first)) + pack_command(tuple(then)), 2)
-
-    async def _answer(self, packed: bytes, count: int) -> Any:
-        """The last of so many answers."""
+    async def call(self, *command: Any, after: Sequence[Any] | None = None) -> Any:
+        packed = (
+            pack_command(command) if after is None else pack_command(tuple(after)) + pack_command(command)
+        )
         connection = await self._connection()
-        due = count
         try:
             await connection.send_packed_command(packed, check_health=False)
-            while True:
-                due -= 1
+            if after is not None:
+                await connection.read_response()
+            try:
                 answer = await connection.read_response()
-                if not due:
-                    break
-        except BaseException as error:
-            if isinstance(error, ResponseError) and not due:  # an answer, too
-                self._idle.append((connection, time.monotonic()))
-            else:
-                await connection.disconnect(nowait=True)  # what it still answers is nobody's
-                await self.client.connection_pool.release(connection)
+            except ResponseError as error:  # an answer, too
+                answer = error
+        except BaseException:
+            await connection.disconnect(nowait=True)  # what it still answers is nobody's
+            await self.client.connection_pool.release(connection)
             raise
         self._idle.append((connection, time.monotonic()))
+        if isinstance(answer, ResponseError):
+            raise answer
         return answer
 
     async def _connection(self) -> Any:
@@ -122,13 +116,11 @@ class Cluster:
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    async def call(self, *command: Any) -> Any:
-        return await self.client.execute_command(*command)
-
-    async def call_after(self, first: Sequence[Any], then: Sequence[Any]) -> Any:
+    async def call(self, *command: Any, after: Sequence[Any] | None = None) -> Any:
         """One after the other: redis-py takes a connection for each."""
-        await self.call(*first)
-        return await self.call(*then)
+        if after is not None:
+            await self.client.execute_command(*after)
+        return await self.client.execute_command(*command)
 
     async def forget(self) -> None:
         await self.client.aclose()

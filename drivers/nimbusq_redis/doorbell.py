@@ -73,4 +73,4 @@ class Doorbell:
         keys = [self._link.key(f"bell:{name}") for name in bells]
         limit = max(seconds, 0.001)
         blocking = ("BLPOP", *keys, f"{limit:.3f}")
-        return await self._link.run_after(blocking, script, *args, seconds=limit + _MARGIN)
+        return await self._link.run(script, *args, seconds=limit + _MARGIN, after=blocking)

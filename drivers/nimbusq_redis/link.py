@@ -94,27 +94,20 @@ class Link:
         if server is not None:
             await server.aclose()
 
-    async def run(self, name: str, *args: Any, seconds: float | None = None) -> Any:
-        """Run a script of this namespace: one round trip, or two on a server that does not know it yet."""
-        return await self._answer(self._evaluate(script(name), args), seconds)
+    async def run(
+        self, name: str, *args: Any, seconds: float | None = None, after: Sequence[Any] | None = None
+    ) -> Any:
+        """Run a script of this namespace: one round trip, or two on a server that does not know it yet.
 
-    async def _evaluate(self, text: Script, args: Sequence[Any]) -> Any:
+        after: a command to go out before it, in the same round trip; the script runs when that one has been answered.
+        """
+        return await self._answer(self._evaluate(script(name), args, after), seconds)
+
+    async def _evaluate(self, text: Script, args: Sequence[Any], after: Sequence[Any] | None) -> Any:
         tail = (1, self._root, self._testing, *args)
         server = self._open_server
         try:
-            return await server.call("EVALSHA", text.sha, *tail)
-        except NoScriptError:
-            return await server.call("EVAL", text.text, *tail)
-
-    async def run_after(self, command: Sequence[Any], name: str, *args: Any, seconds: float) -> Any:
-        """Run a script as soon as the server has answered a command before it, in one round trip for both."""
-        return await self._answer(self._evaluate_after(command, script(name), args), seconds)
-
-    async def _evaluate_after(self, command: Sequence[Any], text: Script, args: Sequence[Any]) -> Any:
-        tail = (1, self._root, self._testing, *args)
-        server = self._open_server
-        try:
-            return await server.call_after(command, ("EVALSHA", text.sha, *tail))
+            return await server.call("EVALSHA", text.sha, *tail, after=after)
         except NoScriptError:
             return await server.call("EVAL", text.text, *tail)
 

@@ -237,7 +237,7 @@ async def test_a_job_reaches_a_waiting_worker_without_another_trip(
         claiming = group.create_task(worker.claim(want()))
         await waiting(adapter, 1)
         sent: list[object] = []
-        monkeypatch.setattr(worker.link._server, "_answer", lambda *args: sent.append(args))
+        monkeypatch.setattr(worker.link._server, "call", lambda *args, **_: sent.append(args))
         await adapter.push([job()])
         assert len((await claiming).claims) == 1
         assert sent == [], "the claim went out with the call that waits"

@@ -12,6 +12,7 @@ from nimbusq.driver import Want
 from nimbusq.errors import ConfigError, InvalidName, InvalidOption, StoreUnavailable
 from nimbusq.limit import RateLimit
 from nimbusq.worker.queues import parse_queues
+from nimbusq.worker.slots import Slots
 from tests.unit.worker.bench import Bench, happens, until
 
 
@@ -59,6 +60,13 @@ async def test_many_slots_are_filled_in_two_calls(bench: Bench) -> None:
         )
         assert begun[0] == 2, "asked for before the first job has run"
         opened.set()
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "at_once"), [(1, 16), (16, 16), (31, 16), (33, 17), (150, 75), (151, 51), (300, 100)]
+)
+def test_few_slots_are_claimed_for_at_once_and_many_in_parts(concurrency: int, at_once: int) -> None:
+    assert Slots(concurrency, {"default": None}, {}).at_once == at_once
 
 
 class KeyedOrNot(Job):

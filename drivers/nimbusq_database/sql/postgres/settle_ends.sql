@@ -1,6 +1,7 @@
 -- Settlements that only end their jobs and keep history, for claims that still hold them: by far the most.
 -- Parameters: ids and tokens, claim by claim; history as in history_push. Returns, in any order: id, settled, already
--- (put back by the same token before).
+-- (put back by the same token before). Its rows are locked in the order of the plan: should it meet a settlement of
+-- claims that were lost, in another order, the deadlock undoes one of them, which is tried again.
 with asked as materialized (
   select * from unnest(:ids::text[], :tokens::text[]) as claim (id, token)
 ),
