@@ -62,6 +62,11 @@ _CAPABILITIES: Final = Capabilities(
     max_body=None,
 )
 
+_FEW: Final = 8
+"""Jobs of a brief push."""
+_SMALL: Final = 16_384
+"""Bytes of their bodies."""
+
 
 class DatabaseAdapter:
     """Jobs in SQLite, PostgreSQL or MySQL/MariaDB."""
@@ -133,8 +138,9 @@ class DatabaseAdapter:
         async def body(tx: Transaction) -> Sequence[Pushed]:
             return await push.push(tx, envelopes, self._database.dialect.carried)
 
-        locks = any(one.unique and one.unique.mode == "lock" for one in envelopes)
-        return await (self._database.transact if locks else self._database.single)(body)
+        if any(one.unique and one.unique.mode == "lock" for one in envelopes):
+            return await self._database.transact(body)
+        return await self._database.single(body, brief=_is_brief(envelopes))
 
     async def claim(self, want: Want) -> Claimed:
         loop = asyncio.get_running_loop()
@@ -271,6 +277,13 @@ class DatabaseAdapter:
     def _check_testing(self, what: str) -> None:
         if not self._database.settings.testing:
             raise ConfigError(f"{what} in testing mode only: DriverSettings(testing=True).")
+
+
+def _is_brief(envelopes: Sequence[Envelope]) -> bool:
+    """A few jobs with small bodies; a chain's job carries those of all its links."""
+    if len(envelopes) > _FEW or any(one.chain for one in envelopes):
+        return False
+    return sum(len(one.body) for one in envelopes) <= _SMALL
 
 
 def _depth(queue: str, row: Any) -> Depth:

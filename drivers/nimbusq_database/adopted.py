@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from nimbusq.errors import InvalidOption
 from nimbusq_database.client import Client, Row
-from nimbusq_database.sqlite.client import bound, bound_rows
+from nimbusq_database.sqlite.client import bound, bound_rows, is_one_step, packed
 from nimbusq_database.statements import Part, Style
 
 Adopted = tuple[Client, Style]
@@ -135,6 +135,8 @@ class AiosqliteClient:
         self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
     ) -> int:
         (part,) = parts
+        if is_one_step(part):
+            return await self.execute(parts, {**shared, **packed(rows)})
         async with self._connection.executemany(part.text, bound_rows(part, rows, shared)) as cursor:
             count: int = cursor.rowcount
             return count

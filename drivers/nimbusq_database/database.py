@@ -39,10 +39,13 @@ class Database:
         self._tell(tx)
         return answer
 
-    async def single(self, body: Body[T], *, limit: float = DEADLINE) -> T:
+    async def single(self, body: Body[T], *, limit: float = DEADLINE, brief: bool = False) -> T:
         """Run `body`, whose one statement needs no transaction around it (it gets one for its audit)."""
-        run = self.dialect.transact if self.settings.testing else self.dialect.run
-        answer, tx = await run(self._whole(body), limit=limit)
+        whole, dialect = self._whole(body), self.dialect
+        if self.settings.testing:
+            answer, tx = await dialect.transact(whole, limit=limit)
+        else:
+            answer, tx = await dialect.run(whole, limit=limit, brief=brief)
         self._tell(tx)
         return answer
 

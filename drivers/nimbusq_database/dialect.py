@@ -38,8 +38,8 @@ class Dialect(Protocol):
         """Run `work` in a transaction of its own, within `limit` seconds; again after a deadlock."""
         ...
 
-    async def run(self, work: Work[T], *, limit: float) -> T:
-        """Run `work`, whose statements each stand for themselves."""
+    async def run(self, work: Work[T], *, limit: float, brief: bool = False) -> T:
+        """Run `work`, whose statements each stand for themselves. brief: it writes a few small rows, no more."""
         ...
 
     async def read(self, work: Work[T], *, limit: float) -> T:

@@ -78,7 +78,7 @@ class MysqlDialect:
     async def transact(self, work: Work[T], *, limit: float) -> T:
         return await self._repeat(work, limit, begin=True)
 
-    async def run(self, work: Work[T], *, limit: float) -> T:
+    async def run(self, work: Work[T], *, limit: float, brief: bool = False) -> T:  # noqa: ARG002  # the protocol's
         """A verb is never one statement here, so it gets its transaction."""
         return await self._repeat(work, limit, begin=True)
 

@@ -83,7 +83,7 @@ class PostgresDialect:
     async def transact(self, work: Work[T], *, limit: float) -> T:
         return await self._repeat(_transact, work, limit)
 
-    async def run(self, work: Work[T], *, limit: float) -> T:
+    async def run(self, work: Work[T], *, limit: float, brief: bool = False) -> T:  # noqa: ARG002  # the protocol's
         """Behind a pooler a statement is prepared and run in two steps, which only a transaction binds."""
         return await self._repeat(_transact if self._address.pooled else _plain, work, limit)
 

@@ -11,7 +11,7 @@ from nimbusq.errors import ConfigError, MissingExtra
 from nimbusq_database import DatabaseAdapter
 from nimbusq_database.mysql.address import MysqlAddress
 from nimbusq_database.postgres.address import PostgresAddress
-from nimbusq_database.sqlite.dialect import SqliteFile
+from nimbusq_database.sqlite.file import SqliteFile
 
 
 @pytest.mark.parametrize(
