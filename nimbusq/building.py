@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from nimbusq.driver import Pushed
-from nimbusq.envelope import Callback, Envelope, Overlap, Rate, Unique, check_key, envelope_of
+from nimbusq.envelope import Callback, Envelope, Overlap, Rate, Unique, check_key, copy_of, envelope_of
 from nimbusq.errors import DuplicateJob, InvalidJob, InvalidOption
 from nimbusq.ids import new_id
 from nimbusq.jobs import Job, result_decoder
@@ -70,14 +71,12 @@ def build(
 
     The only place where a job's own options, its hooks and the builder's calls meet.
     """
-    options = job.options
-    if options.name not in manager.registry or options.abstract:
-        raise InvalidJob(f"{type(job).__name__} does not define handle(): it is no job.")
+    model = type(job)
+    if model.options.name not in manager.registry or model.options.abstract:
+        raise InvalidJob(f"{model.__name__} does not define handle(): it is no job.")
     body = manager.codec.encode(job)
-    retries = options.retries if asked.retries is None else asked.retries
-    delay = asked.delay
-    if asked.at is not None:
-        delay = seconds(max(0.0, asked.at.timestamp() - manager.clock.time()), "the delay until at()")
+    if asked is AS_IT_IS and not (batch_id or callback) and (template := _template(model)) is not None:
+        return copy_of(template, job_id or new_id(), body)
     overlap = asked.overlap
     if overlap is None and (key := job.overlap_key()) is not None:
         overlap = overlap_of(job, key)
@@ -86,24 +85,58 @@ def build(
     unique = None
     if asked.unique is not None:
         unique = Unique(key=unique_key(job, body, asked.unique_key), mode=asked.unique, ttl=asked.unique_ttl)
-    return envelope_of(
-        id=job_id or new_id(),
-        name=options.name,
-        queue=asked.queue or options.queue,
-        body=body,
-        max_attempts=retries + 1,
-        priority=asked.priority or options.priority,
-        delay=delay,
-        expires_in=asked.expires or options.expires,
-        timeout=asked.timeout or options.timeout,
-        unique=unique,
-        overlap=overlap,
-        rate=asked.rate,
-        batch_id=batch_id,
-        callback=callback,
-        tags=_all_tags(job, asked),
-        silenced=options.silenced,
-    )
+    own = {
+        "id": job_id or new_id(),
+        "body": body,
+        "unique": unique,
+        "overlap": overlap,
+        "batch_id": batch_id,
+        "callback": callback,
+        "tags": _all_tags(job, asked),
+    }
+    return envelope_of(**_of_class(model) | _of_dispatch(asked, manager) | own)
+
+
+@functools.cache
+def _template(model: type[Job]) -> Envelope | None:
+    """The envelope, but for id and body, of all jobs of this class of which a dispatch asks nothing; None where a
+    hook of the class may."""
+    if model.tags is not Job.tags or model.overlap_key is not Job.overlap_key:
+        return None
+    return envelope_of(id="", body=b"", **_of_class(model))
+
+
+@functools.cache
+def _of_class(model: type[Job]) -> dict[str, Any]:
+    """What the class says of the envelopes of its jobs."""
+    options = model.options
+    return {
+        "name": options.name,
+        "queue": options.queue,
+        "max_attempts": options.retries + 1,
+        "priority": options.priority,
+        "expires_in": options.expires,
+        "timeout": options.timeout,
+        "tags": options.tags,
+        "silenced": options.silenced,
+    }
+
+
+def _of_dispatch(asked: Asked, manager: Manager) -> dict[str, Any]:
+    """What the calls of a builder say instead, and of their own."""
+    delay = asked.delay
+    if asked.at is not None:
+        delay = seconds(max(0.0, asked.at.timestamp() - manager.clock.time()), "the delay until at()")
+    fields = {
+        "queue": asked.queue,
+        "max_attempts": None if asked.retries is None else asked.retries + 1,
+        "priority": asked.priority,
+        "delay": delay,
+        "expires_in": asked.expires,
+        "timeout": asked.timeout,
+        "rate": asked.rate,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _all_tags(job: Job, asked: Asked) -> tuple[str, ...]:

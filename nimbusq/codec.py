@@ -33,7 +33,7 @@ class JsonCodec:
     def encode(self, job: Job) -> bytes:
         model = type(job)
         try:
-            body = _adapter(model).dump_json(job)
+            body: bytes = job.__pydantic_serializer__.to_json(job)  # as dump_json, without its arguments
         except (ValueError, TypeError, RecursionError) as error:
             raise SerializationError(
                 f"{model.options.name}: the arguments cannot be encoded: {error}"

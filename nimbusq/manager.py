@@ -175,14 +175,19 @@ class Manager:
             return Sent(answers)
         return Sent(answers, await self.run_inline([envelope.id for envelope in new] if raising else []))
 
-    async def _push(self, envelopes: Sequence[Envelope], tx: object | None) -> Sequence[Pushed]:
+    def _push(self, envelopes: Sequence[Envelope], tx: object | None) -> Awaitable[Sequence[Pushed]]:
         if self.adapter.capabilities.inline:
             envelopes = [
                 replace(envelope, delay=0.0) if envelope.delay else envelope for envelope in envelopes
             ]
         groups = self.route.split(envelopes, tx=tx is not None)
         if len(groups) == 1:
-            return await groups[0][0].push(envelopes, tx=tx)
+            return groups[0][0].push(envelopes, tx=tx)
+        return self._push_apart(envelopes, groups, tx)
+
+    async def _push_apart(
+        self, envelopes: Sequence[Envelope], groups: Sequence[tuple[Adapter, list[int]]], tx: object | None
+    ) -> Sequence[Pushed]:
         answers: dict[int, Pushed] = {}
         for adapter, positions in groups:
             part = [envelopes[position] for position in positions]

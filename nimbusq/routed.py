@@ -67,6 +67,10 @@ class Route:
 
     def split(self, envelopes: Sequence[Envelope], *, tx: bool = False) -> list[tuple[Adapter, list[int]]]:
         """The positions of the envelopes by adapter, in order."""
+        if self.store is None:
+            for envelope in envelopes:
+                self.of(envelope, tx=tx)
+            return [(self.carrier, list(range(len(envelopes))))]
         groups: dict[int, tuple[Adapter, list[int]]] = {}
         for position, envelope in enumerate(envelopes):
             adapter = self.of(envelope, tx=tx)

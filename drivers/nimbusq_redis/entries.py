@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from nimbusq.envelope import Envelope, Rate, digest
-from nimbusq_redis.refs import ref
-from nimbusq_redis.wires import shorten
+from nimbusq_redis.refs import is_shrunk, ref
+from nimbusq_redis.wires import short_wire, shorten
 
 _UNIQUE_FOR: Final = 3600.0
 """Seconds that a unique lock without a time to live is held at most."""
@@ -17,7 +17,9 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 def entry(envelope: Envelope) -> tuple[bytes, str, str, bytes]:
     """What push stores of a job."""
-    return ref(envelope.id), envelope.queue, control(envelope), shorten(envelope.to_wire(), envelope.id)
+    stored = ref(envelope.id)
+    wire = short_wire(envelope) if is_shrunk(stored) else shorten(envelope.to_wire(), envelope.id)
+    return stored, envelope.queue, control(envelope), wire
 
 
 def entries(envelopes: Iterable[Envelope]) -> list[bytes | str]:

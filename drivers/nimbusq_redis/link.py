@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
@@ -20,6 +19,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from nimbusq.driver import Deadlines
 from nimbusq.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from nimbusq_redis.client import Server, make_server
 from nimbusq_redis.options import RedisOptions
@@ -60,6 +60,7 @@ class Link:
         self._root = root
         self._testing = "1" if testing else "0"
         self._server: Server | None = None
+        self._deadlines = Deadlines()
 
     @property
     def client(self) -> Any:
@@ -90,18 +91,19 @@ class Link:
 
     async def aclose(self) -> None:
         """Close all connections."""
+        self._deadlines.close()
         server, self._server = self._server, None
         if server is not None:
             await server.aclose()
 
-    async def run(
+    def run(
         self, name: str, *args: Any, seconds: float | None = None, after: Sequence[Any] | None = None
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Run a script of this namespace: one round trip, or two on a server that does not know it yet.
 
         after: a command to go out before it, in the same round trip; the script runs when that one has been answered.
         """
-        return await self._answer(self._evaluate(script(name), args, after), seconds)
+        return self._answer(self._evaluate(script(name), args, after), seconds)
 
     async def _evaluate(self, text: Script, args: Sequence[Any], after: Sequence[Any] | None) -> Any:
         tail = (1, self._root, self._testing, *args)
@@ -156,8 +158,7 @@ class Link:
         """
         limit = self._options.timeout if seconds is None else seconds
         try:
-            async with asyncio.timeout(limit):
-                return await call
+            return await self._deadlines.keep(call, limit)
         except TimeoutError as error:
             raise StoreUnavailable(f"redis did not answer within {limit:g} s.") from error
         except _GONE as error:

@@ -24,6 +24,11 @@ def ref(job_id: str) -> bytes:
     return _MARK + job_id.encode("utf-8", "surrogatepass")
 
 
+def is_shrunk(stored: bytes) -> bool:
+    """Whether this is the stored form of a UUID."""
+    return not stored.startswith(_MARK)
+
+
 def unref(stored: bytes) -> str:
     """The id behind a stored form."""
     if stored.startswith(_MARK):

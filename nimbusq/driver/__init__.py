@@ -43,6 +43,7 @@ from nimbusq.driver.batches import Added, BatchRecord, BatchState, BatchStore, B
 from nimbusq.driver.capabilities import Capabilities, Need, lacking
 from nimbusq.driver.claims import Claim, Claimed, Ending, Lane, Lost, Pushed, Renewal, Want
 from nimbusq.driver.completion import to_its_end
+from nimbusq.driver.deadlines import Deadlines
 from nimbusq.driver.grouping import PushGroups
 from nimbusq.driver.settlements import (
     Cancelled,
@@ -89,6 +90,7 @@ __all__ = [
     "Capabilities",
     "Claim",
     "Claimed",
+    "Deadlines",
     "Depth",
     "Done",
     "DriverSettings",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from nimbusq.envelope import Envelope, Rate, Unreadable
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(NamedTuple):
     """The answer to one pushed envelope. `holder` is set when another active job holds its unique key."""
 
     id: str

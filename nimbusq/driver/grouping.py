@@ -77,7 +77,10 @@ class PushGroups:
             return await self._wait(_Push(envelopes))
         self._busy = True
         try:
-            return await self._call(envelopes)
+            return await self._send(envelopes)
+        except StoreUnavailable as error:
+            self._let_go(error)
+            raise
         finally:
             self._next_turn()
 
@@ -155,10 +158,14 @@ class PushGroups:
         try:
             return await self._send(envelopes)
         except StoreUnavailable as error:
-            overdue = asyncio.get_running_loop().time() - self._patience
-            while self._waiting and self._waiting[0].since <= overdue:
-                self._waiting.popleft().fail(_unsent(error))
+            self._let_go(error)
             raise
+
+    def _let_go(self, error: StoreUnavailable) -> None:
+        """Tell those who have waited for long enough."""
+        overdue = asyncio.get_running_loop().time() - self._patience
+        while self._waiting and self._waiting[0].since <= overdue:
+            self._waiting.popleft().fail(_unsent(error))
 
     def _next_turn(self) -> None:
         """Whoever has waited longest sends next."""

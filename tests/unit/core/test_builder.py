@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from nimbusq import DuplicateJob, Job, Manager, NoManager, dispatch, dispatch_many, job
 from nimbusq.builder import Dispatch, UnsentDispatchWarning
-from nimbusq.building import Asked
+from nimbusq.building import AS_IT_IS, Asked, build
 from nimbusq.driver import Claim, Lane, Pushed, Want
-from nimbusq.envelope import Envelope, Overlap, Unique
+from nimbusq.envelope import Envelope, Overlap, Unique, decode
 from nimbusq.errors import InvalidOption, SerializationError, StoreUnavailable
 from nimbusq.ids import new_token
 
@@ -91,6 +93,35 @@ async def test_the_jobs_own_options_are_the_defaults() -> None:
     assert (envelope.timeout, envelope.expires_in, envelope.tags) == (30.0, 60.0, ("post",))
     assert (envelope.delay, envelope.unique, envelope.overlap) == (0.0, None, None)
     assert envelope.body == b'{"to":"a"}'
+
+
+async def test_of_whom_nothing_is_asked_is_built_as_of_whom_it_is() -> None:
+    """The short way and the long way to an envelope, which a builder with any call takes, end in equal ones."""
+
+    class Tagged(Letter):
+        def tags(self) -> list[str]:
+            return [f"to-{self.to}"]
+
+    class Keyed(Letter):
+        def overlap_key(self) -> str:
+            return self.to
+
+    async with Manager("memory://") as manager:
+        for kind in (Letter, Tagged, Keyed):
+            one = kind(to="b")
+            plain, asked = (build(one, how, manager, job_id="i") for how in (AS_IT_IS, Asked()))
+            assert plain == asked
+            assert plain.to_wire() == asked.to_wire() == replace(plain).to_wire()
+        assert build(Tagged(to="c"), AS_IT_IS, manager).tags == ("post", "to-c")
+        assert build(Keyed(to="c"), AS_IT_IS, manager).overlap == Overlap(key="c")
+
+
+async def test_a_changed_copy_has_a_header_of_its_own() -> None:
+    async with Manager("memory://") as manager:
+        first = build(Letter(), AS_IT_IS, manager)
+        assert first.to_wire() == build(Letter(), AS_IT_IS, manager, job_id=first.id).to_wire()
+        other = replace(first, queue="other", priority=7)
+        assert decode(other.to_wire()) == other
 
 
 async def test_what_the_dispatch_asks_for_comes_first() -> None:
@@ -276,6 +307,28 @@ async def test_many_answer_in_order_with_one_call_a_chunk(monkeypatch: pytest.Mo
     assert [view.envelope.body for view in views if view] == [  # type: ignore[union-attr]
         f'{{"to":"{n}"}}'.encode() for n in range(25)
     ]
+
+
+async def test_while_many_are_built_others_have_their_turn() -> None:
+    """Half a millisecond's work at a time: the chunk before must get onto its way, and a server must answer."""
+    turns: list[int] = []
+    built = 0
+
+    def letters() -> Iterator[Letter]:
+        nonlocal built
+        for _ in range(500):
+            built += 1
+            yield Letter()
+
+    async def other() -> None:
+        while built < 500:
+            turns.append(built)
+            await asyncio.sleep(0)
+
+    async with Manager("memory://") as manager, asyncio.TaskGroup() as group:
+        group.create_task(other())
+        assert len(await dispatch_many(letters(), manager=manager)) == 500
+    assert max(after - before for before, after in pairwise(turns)) <= 50
 
 
 async def test_a_bad_one_among_many_is_refused_alone() -> None:

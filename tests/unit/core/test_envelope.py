@@ -292,7 +292,8 @@ def test_envelopes_of_one_kind_share_nothing_that_could_be_changed() -> None:
     assert isinstance(second, Envelope)
     assert (first.id, second.id) == ("a", "b")
     for name in ("trace", "meta", "extra"):
-        getattr(first, name)["x"] = "y"
+        with pytest.raises(TypeError):
+            getattr(first, name)["x"] = "y"
         assert getattr(second, name) == {}
     assert decode((PLAIN % ("c", "") + "\n{}").encode()) == Envelope(id="c", name="J", queue="q")
 
