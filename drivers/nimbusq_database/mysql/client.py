@@ -31,12 +31,15 @@ class MysqlClient:
         self.named_locks = False
 
     async def fetch(self, parts: Sequence[Part], parameters: Mapping[str, Any]) -> Sequence[Row]:
-        (part,) = parts
-        self.named_locks = self.named_locks or "get_lock(" in part.text
+        rows: Sequence[Row] = ()
         async with self._connection.cursor() as cursor:
-            await cursor.execute(*bound(part, parameters))
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+            for part in parts:
+                self.named_locks = self.named_locks or "get_lock(" in part.text
+                await cursor.execute(*bound(part, parameters))
+                if cursor.description and not rows:
+                    names = [column[0] for column in cursor.description]
+                    rows = [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+        return rows
 
     async def execute(self, parts: Sequence[Part], parameters: Mapping[str, Any]) -> int:
         count = 0
