@@ -103,7 +103,9 @@ def _template(model: type[Job]) -> Envelope | None:
     hook of the class may."""
     if model.tags is not Job.tags or model.overlap_key is not Job.overlap_key:
         return None
-    return envelope_of(id="", body=b"", **_of_class(model))
+    template = envelope_of(id="", body=b"", **_of_class(model))
+    template.after_id()  # its copies have the header from here
+    return template
 
 
 @functools.cache

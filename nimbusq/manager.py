@@ -180,18 +180,21 @@ class Manager:
             envelopes = [
                 replace(envelope, delay=0.0) if envelope.delay else envelope for envelope in envelopes
             ]
-        groups = self.route.split(envelopes, tx=tx is not None)
-        if len(groups) == 1:
-            return groups[0][0].push(envelopes, tx=tx)
-        return self._push_apart(envelopes, groups, tx)
+        adapters = [self.route.of(envelope, tx=tx is not None) for envelope in envelopes]
+        if len(set(map(id, adapters))) == 1:
+            return adapters[0].push(envelopes, tx=tx)
+        return self._push_apart(envelopes, adapters, tx)
 
     async def _push_apart(
-        self, envelopes: Sequence[Envelope], groups: Sequence[tuple[Adapter, list[int]]], tx: object | None
+        self, envelopes: Sequence[Envelope], adapters: Sequence[Adapter], tx: object | None
     ) -> Sequence[Pushed]:
+        """Each job into its adapter, and the answers in the order of the jobs."""
         answers: dict[int, Pushed] = {}
-        for adapter, positions in groups:
-            part = [envelopes[position] for position in positions]
-            answers.update(zip(positions, await adapter.push(part, tx=tx), strict=True))
+        for adapter in self.route.adapters:
+            positions = [position for position, its in enumerate(adapters) if its is adapter]
+            if positions:
+                part = [envelopes[position] for position in positions]
+                answers.update(zip(positions, await adapter.push(part, tx=tx), strict=True))
         return [answers[position] for position in range(len(envelopes))]
 
     def check_size(self, envelope: Envelope) -> None:

@@ -6,15 +6,16 @@ key, a batch, a chain, a long delay … is kept, claimed and settled by the stor
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nimbusq.driver import Adapter, Need, Stores, lacking
+from nimbusq.driver import Adapter, Capabilities, Need, Stores, lacking
 from nimbusq.envelope import Envelope
 from nimbusq.errors import ConfigError, UnsupportedByDriver
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for what is worked out once
 class Route:
     """A carrier, and the store beside it where there is one. Raises ConfigError for a store that is none.
 
@@ -62,20 +63,12 @@ class Route:
         exact = self.carrier.capabilities.exact_delay
         if exact is not None and envelope.delay > exact:
             return False
-        alone = replace(self.carrier.capabilities, atomic=False, transactional=False)
-        return not lacking(envelope, alone, tx=tx)
+        return not lacking(envelope, self._alone, tx=tx)
 
-    def split(self, envelopes: Sequence[Envelope], *, tx: bool = False) -> list[tuple[Adapter, list[int]]]:
-        """The positions of the envelopes by adapter, in order."""
-        if self.store is None:
-            for envelope in envelopes:
-                self.of(envelope, tx=tx)
-            return [(self.carrier, list(range(len(envelopes))))]
-        groups: dict[int, tuple[Adapter, list[int]]] = {}
-        for position, envelope in enumerate(envelopes):
-            adapter = self.of(envelope, tx=tx)
-            groups.setdefault(id(adapter), (adapter, []))[1].append(position)
-        return list(groups.values())
+    @functools.cached_property
+    def _alone(self) -> Capabilities:
+        """What the carrier may do beside a store."""
+        return replace(self.carrier.capabilities, atomic=False, transactional=False)
 
     def keeps_records(self, driver: str) -> bool:
         """Whether the adapter of that name keeps the records of its jobs itself, so that it knows a live job from

@@ -178,6 +178,8 @@ class PushGroups:
 
 
 def _size(envelopes: Sequence[Envelope]) -> int:
+    if len(envelopes) == 1:
+        return len(envelopes[0].body)
     return sum(len(one.body) for one in envelopes)
 
 

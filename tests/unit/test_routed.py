@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from types import MethodType
 from typing import Any, cast
 
 import pytest
@@ -114,12 +115,35 @@ class TestRoute:
         store.capabilities = replace(store.capabilities, transactional=True)
         assert Route(Carrier(), store).of(envelope(), tx=True) is store
 
-    def test_a_split_keeps_the_order_of_each_adapter(self) -> None:
+    async def test_each_adapter_has_its_jobs_in_one_call_and_answers_come_in_the_jobs_order(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         carrier, store = Carrier(), new_store()
-        plain, unique = envelope(), envelope(unique=Unique(key="k"))
-        groups = Route(carrier, store).split([plain, unique, unique, plain])
-        assert groups == [(carrier, [0, 3]), (store, [1, 2])]
-        assert Route(carrier, store).split([]) == []
+        calls: list[tuple[Adapter, list[str]]] = []
+
+        async def push(self: SyncAdapter, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Any:
+            calls.append((self, [one.id for one in envelopes]))
+            return await SyncAdapter.push(self, envelopes, tx=tx)
+
+        for adapter in (carrier, store):
+            monkeypatch.setattr(adapter, "push", MethodType(push, adapter))
+        first, second = Unique(key="k"), Unique(key="l")
+        jobs = [
+            envelope(id="a", unique=first),
+            envelope(id="b"),
+            envelope(id="c", unique=second),
+            envelope(id="d"),
+            envelope(id="e", unique=first),
+        ]
+        async with Manager(carrier, store=store) as manager:
+            sent = await manager.push(jobs)
+            assert [(answer.id, answer.holder) for answer in sent.answers] == [
+                ("a", None), ("b", None), ("c", None), ("d", None), ("e", "a"),
+            ]  # fmt: skip
+            assert calls == [(carrier, ["b", "d"]), (store, ["a", "c", "e"])]
+            await manager.push(jobs[1:2])
+            assert calls[2:] == [(carrier, ["b"])]
+            assert (await manager.push([])).answers == []
 
     def test_a_store_must_be_able_to_tie_jobs_together(self) -> None:
         with pytest.raises(ConfigError, match="sqs driver cannot be a store"):

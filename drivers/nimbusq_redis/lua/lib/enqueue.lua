@@ -49,7 +49,8 @@ local function enqueue(entries)
         if due > now then
           line_up(ref, queue, priority, due, n - 1)
         else
-          gather(ready, queue, ready_score(priority, due) + n - 1, ref)
+          -- as text: of a number Redis writes seventeen digits, and reads them again
+          gather(ready, queue, string.format('%d', ready_score(priority, due) + n - 1), ref)
         end
         if testing then
           audit_push(ref, record, control, due)
