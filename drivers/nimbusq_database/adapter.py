@@ -26,13 +26,14 @@ from nimbusq.driver import (
 )
 from nimbusq.envelope import Envelope
 from nimbusq.errors import ConfigError, DispatchUncertain
-from nimbusq_database import claim, extend, plain, push, settle
+from nimbusq_database import claim, ends, extend, plain, push, settle
 from nimbusq_database.bell import Bell
 from nimbusq_database.claim import Look
 from nimbusq_database.database import DEADLINE, Database
 from nimbusq_database.dialect import Dialect
 from nimbusq_database.failures import OutcomeUnknown
 from nimbusq_database.job_row import raw_columns
+from nimbusq_database.joined import JoinedCalls
 from nimbusq_database.migrations import Migrations, sql
 from nimbusq_database.pruning import Pruning
 from nimbusq_database.statements import Statements
@@ -82,6 +83,7 @@ class DatabaseAdapter:
         self._database = database
         self._pruning = Pruning(database)
         self._pushes = PushGroups(self._push_together, patience=DEADLINE)
+        self._joined = JoinedCalls(self._look, self._settle_ends, self._settle_and_claim)
         self.capabilities = _CAPABILITIES
         self.migrations = Migrations(dialect, statements)
         self.stores = Stores(
@@ -143,6 +145,12 @@ class DatabaseAdapter:
         return await self._database.single(body, brief=_is_brief(envelopes))
 
     async def claim(self, want: Want) -> Claimed:
+        if not want.wait:
+            joins = self._database.dialect.single and plain.claims(want)
+            return (await (self._joined.claim(want) if joins else self._look(want))).claimed
+        return await self._wait_and_claim(want)
+
+    async def _wait_and_claim(self, want: Want) -> Claimed:
         loop = asyncio.get_running_loop()
         until = loop.time() + want.wait
         queues = [lane.queue for lane in want.lanes]
@@ -183,8 +191,6 @@ class DatabaseAdapter:
 
     async def _claim_once(self, want: Want) -> Look:
         """One claim. A call that may wait, and so be cancelled, runs to its end: what it took is handed back then."""
-        if not want.wait:
-            return await self._look(want)
         return await to_its_end(self._look(want), lambda late: self._hand_back(late.claimed.claims))
 
     async def _look(self, want: Want) -> Look:
@@ -215,18 +221,39 @@ class DatabaseAdapter:
     async def settle(
         self, settlements: Sequence[Settlement], *, tx: object | None = None
     ) -> Sequence[Settled]:
-        short = self._database.dialect.single and tx is None and plain.settles(settlements)
-        apply = plain.settle if short else settle.settle
-
         async def body(transaction: Transaction) -> Sequence[Settled]:
-            return await apply(transaction, settlements)
+            return await settle.settle(transaction, settlements)
 
         if tx is not None:
             return await self._database.within(tx, body)
-        run = self._database.single if short else self._database.transact
-        settled = await run(body)
+        if self._database.dialect.single and plain.settles(settlements):
+            settled = await self._settle_plain(settlements)
+        else:
+            settled = await self._database.transact(body)
         await self._pruning.in_passing()
         return settled
+
+    async def _settle_plain(self, settlements: Sequence[Settlement]) -> Sequence[Settled]:
+        async def body(tx: Transaction) -> Sequence[Settled]:
+            return await plain.settle(tx, settlements)
+
+        if ends.just_end(settlements):
+            return await self._joined.settle(settlements)
+        return await self._database.single(body)
+
+    async def _settle_ends(self, settlements: Sequence[Settlement]) -> Sequence[Settled]:
+        async def body(tx: Transaction) -> Sequence[Settled]:
+            return await ends.end(tx, settlements)
+
+        return await self._database.single(body)
+
+    async def _settle_and_claim(
+        self, settlements: Sequence[Settlement], want: Want
+    ) -> tuple[Sequence[Settled], Look | None]:
+        async def body(tx: Transaction) -> tuple[Sequence[Settled], Look | None]:
+            return await ends.end_and_claim(tx, settlements, want)
+
+        return await self._database.single(body)
 
     async def depth(self, queues: Sequence[str]) -> Sequence[Depth]:
         async def body(tx: Transaction) -> Sequence[Depth]:

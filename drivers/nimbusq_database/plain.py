@@ -20,7 +20,6 @@ from nimbusq.driver import (
     SettleStatus,
     Want,
 )
-from nimbusq.envelope import Unreadable
 from nimbusq_database.claim import Look, due_in
 from nimbusq_database.client import Row
 from nimbusq_database.job_row import to_claim
@@ -29,29 +28,43 @@ from nimbusq_database.settle import history_columns
 from nimbusq_database.texts import storable
 from nimbusq_database.transaction import Transaction
 
-_SETTLED: Final = Settled(SettleStatus.SETTLED)
+SETTLED: Final = Settled(SettleStatus.SETTLED)
+ALREADY: Final = Settled(SettleStatus.ALREADY)
+LOST: Final = Settled(SettleStatus.LOST)
 
 
 async def claim(tx: Transaction, want: Want) -> Look | None:
     """Claim what is due, if nothing has to be judged for it; None if the longer way must be gone."""
-    if any(lane.rate for lane in want.lanes):
+    if not claims(want):
         return None
-    rows = await tx.fetch(
-        "claim_plain",
-        token=want.token,
-        lease=want.lease,
-        limit=want.limit,
-        queues=[lane.queue for lane in want.lanes],
-        limits=[lane.limit for lane in want.lanes],
-    )
+    return await taken(tx, want, await tx.fetch("claim_plain", **wanted(want)))
+
+
+def claims(want: Want) -> bool:
+    """Whether `claim` can do it, as far as can be told without a look: no lane has a rate."""
+    return not any(lane.rate for lane in want.lanes)
+
+
+def wanted(want: Want) -> dict[str, Any]:
+    return {
+        "token": want.token,
+        "lease": want.lease,
+        "limit": want.limit,
+        "queues": [lane.queue for lane in want.lanes],
+        "limits": [lane.limit for lane in want.lanes],
+    }
+
+
+async def taken(tx: Transaction, want: Want, rows: Sequence[Row]) -> Look | None:
     if rows[0]["judge"]:
         return None
-    claims = [to_claim(row, want.token) for row in rows if row["id"] is not None]
+    if rows[0]["id"] is None:
+        return Look(Claimed(), await due_in(tx, want) if want.wait > 0 else None)
+    claimed = [to_claim(row, want.token) for row in rows]
     if tx.audited:
-        for row, one in zip(rows, claims, strict=False):
+        for row, one in zip(rows, claimed, strict=True):
             note_claim(tx, "claim", one, row["now"], want.lease)
-    waits = not claims and want.wait > 0
-    return Look(Claimed(claims=claims), await due_in(tx, want) if waits else None)
+    return Look(Claimed(claims=claimed))
 
 
 async def extend(tx: Transaction, claims: Sequence[Claim], lease: float) -> list[Renewal]:
@@ -84,34 +97,16 @@ async def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Set
     if not settlements:
         return []
     now = await tx.audit_time()
-    if all(_just_ends(one) for one in settlements):
-        rows = await _end(tx, settlements)
-    else:
-        rows = await _settle(tx, settlements)
-    settled = [one for one, row in zip(settlements, rows, strict=True) if row["settled"]]
+    answers = [_answer(row) for row in await _settle(tx, settlements)]
+    tell(tx, settlements, answers, now)
+    return answers
+
+
+def tell(tx: Transaction, settlements: Sequence[Settlement], answers: Sequence[Settled], now: float) -> None:
+    """Whoever waits for these jobs, or for others in their queues; in testing mode the audit."""
+    settled = [one for one, answer in zip(settlements, answers, strict=True) if answer is SETTLED]
     tx.topics.update(f"job:{one.claim.id}" if one.terminal else one.claim.queue for one in settled)
     _note(tx, settled, now)
-    return [_answer(row) for row in rows]
-
-
-def _just_ends(settlement: Settlement) -> bool:
-    """Whether nothing but the job has to go, and nothing to be kept but history."""
-    envelope, outcome = settlement.claim.envelope, settlement.outcome
-    if not settlement.terminal or isinstance(envelope, Unreadable):
-        return False
-    locked = envelope.unique is not None and envelope.unique.mode == "lock"
-    return not locked and not (isinstance(outcome, Done) and outcome.result is not None)
-
-
-async def _end(tx: Transaction, settlements: Sequence[Settlement]) -> Sequence[Row]:
-    rows = await tx.fetch(
-        "settle_ends",
-        ids=[one.claim.id for one in settlements],
-        tokens=[one.claim.token for one in settlements],
-        history=[history_columns(one.history) for one in settlements if one.history],
-    )
-    answers = {row["id"]: row for row in rows}
-    return [answers[one.claim.id] for one in settlements]
 
 
 async def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> Sequence[Row]:
@@ -142,8 +137,8 @@ def _asked(settlement: Settlement) -> dict[str, Any]:
 
 def _answer(row: Any) -> Settled:
     if row["settled"]:
-        return _SETTLED
-    return Settled(SettleStatus.ALREADY if row["already"] else SettleStatus.LOST)
+        return SETTLED
+    return ALREADY if row["already"] else LOST
 
 
 def _note(tx: Transaction, settled: Sequence[Settlement], now: float) -> None:

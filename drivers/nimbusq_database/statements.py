@@ -7,6 +7,7 @@ begins with a comment (what it does, its parameters, the columns it returns). In
 - ``{p}`` is the prefix of all tables, from the settings and checked by their grammar;
 - ``{now}`` is the server's clock in epoch seconds (as it began the statement), moved by the test's skew where
   the settings allow one;
+- ``{part name}`` is the text of ``sql/<dialect>/parts/name.sql``, which several statements share;
 - ``{in name}`` compares with a list parameter, ``{for update}`` and ``{skip locked}`` lock the rows that were
   read, ``{greatest}`` and ``{least}`` compare columns; each is spelled by the dialect.
 
@@ -32,7 +33,7 @@ _SQL: Final = files("nimbusq_database") / "sql"
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
-_MACRO: Final = re.compile(r"\{([a-z ]+)\}")
+_MACRO: Final = re.compile(r"\{([a-z_ ]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +88,14 @@ class Statements:
 
     def compile(self, source: str, style: Style | None = None) -> tuple[Part, ...]:
         """The parts of a file's text, its comments left out."""
-        text = _MACRO.sub(self._macro, _COMMENT.sub("", source))
+        text = self._filled(source)
         return tuple(
             _part(piece.strip(), style or self.spelling.style) for piece in text.split(";\n") if piece.strip()
         )
+
+    def _filled(self, source: str) -> str:
+        """Without comments and macros."""
+        return _MACRO.sub(self._macro, _COMMENT.sub("", source))
 
     def script(self, source: str) -> str:
         """A migration's text with its prefix filled in, for people who run it by themselves."""
@@ -101,6 +106,9 @@ class Statements:
         word, _, argument = match[1].partition(" ")
         if word == "in":
             return spelling.contains(argument)
+        if word == "part":
+            path = _SQL / self.dialect / "parts" / f"{argument}.sql"
+            return self._filled(path.read_text("utf-8")).strip()
         skewed = f"({spelling.now}{spelling.skew.replace('{p}', prefix)})"
         return {
             "p": prefix,

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,12 +20,14 @@ import pytest
 
 from nimbusq.driver import (
     BatchRecord,
+    Cancelled,
     Claim,
     Done,
     DriverSettings,
     HistoryRow,
     Lane,
     NewBatch,
+    PutBack,
     Settlement,
     SettleStatus,
     Want,
@@ -34,6 +37,7 @@ from nimbusq.errors import DispatchUncertain, StoreUnavailable
 from nimbusq.ids import new_id
 from nimbusq_database import DatabaseAdapter
 from nimbusq_database.postgres import doctor
+from nimbusq_database.postgres.client import PostgresClient
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -177,6 +181,104 @@ async def test_a_server_that_does_not_answer_is_given_up_in_time(
     assert time.perf_counter() - began < 2
     await blocker.rollback()
     assert await finish(adapter, claims) == 1
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the statements do that settle or claim."""
+    statements: list[str] = []
+    fetch = PostgresClient.fetch
+
+    async def noted(self: PostgresClient, parts: Any, parameters: Any) -> Any:
+        deletes, takes = "delete from" in parts[0].text, "skip locked" in parts[0].text
+        if deletes or takes:
+            statements.append(" and ".join(["settle"] * deletes + ["claim"] * takes))
+        return await fetch(self, parts, parameters)
+
+    monkeypatch.setattr(PostgresClient, "fetch", noted)
+    return statements
+
+
+async def test_a_worker_settles_and_claims_in_one_statement(
+    adapter: DatabaseAdapter, sent: list[str]
+) -> None:
+    await adapter.push([envelope() for _ in range(5)])
+    first = await claim(adapter, limit=3)
+    second, done = await asyncio.gather(claim(adapter, limit=3), finish(adapter, first))
+    assert (len(second), done) == (2, 3)
+    assert sent == ["claim", "settle and claim"]
+    assert adapter.stores.history
+    assert adapter.stores.jobs
+    kept, _ = await adapter.stores.history.page()
+    assert sorted(row.id for row in kept) == sorted(one.id for one in first)
+    assert {(row.queue, row.name, row.state, row.attempt, row.tags) for row in kept} == {
+        ("mail", "Send", "done", 1, ())
+    }
+    view = await adapter.stores.jobs.get(first[0].id)
+    assert view
+    assert view.state == "done"
+    assert await finish(adapter, second) == 2
+
+
+async def test_each_half_of_a_joined_call_is_fenced_by_its_own_token(adapter: DatabaseAdapter) -> None:
+    """One settlement holds its job, one has lost it, one was put back by the same token before."""
+    await adapter.push([envelope() for _ in range(4)])
+    claims = await claim(adapter, limit=3)
+    lost = replace(claims[1], token="another")
+    back = Settlement(claim=claims[2], outcome=PutBack(60.0))
+    await adapter.settle([back])
+    held = [_done(claims[0]), _done(lost), _done(claims[2])]
+    more, settled = await asyncio.gather(claim(adapter), adapter.settle(held))
+    assert [one.status for one in settled] == [SettleStatus.SETTLED, SettleStatus.LOST, SettleStatus.ALREADY]
+    assert len(more) == 1, "the fourth; the second is held still, the third delayed"
+    assert await finish(adapter, [claims[1]]) == 1
+
+
+async def test_a_joined_claim_that_is_repeated_brings_the_same_jobs(
+    adapter: DatabaseAdapter, sent: list[str]
+) -> None:
+    await adapter.push([envelope() for _ in range(6)])
+    first = await claim(adapter, limit=2)
+    want = Want(token=new_id(), limit=2, lease=30, lanes=(Lane(queue="mail", limit=2),))
+    claimed, done = await asyncio.gather(adapter.claim(want), finish(adapter, first))
+    again = await adapter.claim(want)  # the reply was lost
+    third, repeated = await asyncio.gather(adapter.claim(want), finish(adapter, first))
+    assert sent[:2] == ["claim", "settle and claim"]
+    assert done == 2
+    assert repeated == 0, "they have left"
+    assert {one.id for one in again.claims} == {one.id for one in claimed.claims}
+    assert {one.id for one in third.claims} == {one.id for one in claimed.claims}
+
+
+async def test_a_joined_claim_that_has_to_be_judged_takes_its_longer_way(
+    adapter: DatabaseAdapter, sent: list[str]
+) -> None:
+    await adapter.push([envelope(), envelope(overlap=Overlap(key="k"))])
+    first = await claim(adapter, limit=1)
+    second, done = await asyncio.gather(claim(adapter), finish(adapter, first))
+    assert (len(second), done) == (1, 1)
+    assert sent[:3] == ["claim", "settle and claim", "claim"]
+
+
+async def test_what_is_seldom_told_of_an_end_is_kept(adapter: DatabaseAdapter) -> None:
+    await adapter.push([envelope() for _ in range(3)])
+    plain, marked, silent = await claim(adapter)
+    told = HistoryRow(
+        id=marked.id, queue="mail", name="Send", state="cancelled", attempt=1, waited=2.5, duration=0.25,
+        error="no\0 more", worker="w", tags=("a", "b"), silenced=True,
+    )  # fmt: skip
+    kept = replace(
+        _done(plain), history=replace(told, id=plain.id, state="done", error="", tags=(), silenced=False)
+    )
+    await adapter.settle(
+        [kept, Settlement(claim=marked, outcome=Cancelled("no"), history=told),
+         Settlement(claim=silent, outcome=Done())]
+    )  # fmt: skip
+    assert adapter.stores.history
+    rows = {row.id: row for row in (await adapter.stores.history.page())[0]}
+    assert set(rows) == {plain.id, marked.id}
+    assert replace(rows[marked.id], finished_at=0.0) == replace(told, error="no\\0 more")
+    assert (rows[plain.id].state, rows[plain.id].tags, rows[plain.id].worker) == ("done", (), "w")
 
 
 async def _waits_for_lock(server: asyncpg.Connection) -> bool:

@@ -22,6 +22,8 @@ from nimbusq_database.transaction import Transaction
 
 T = TypeVar("T")
 
+_NOW: Final = "date_part('epoch', statement_timestamp())"
+"""Stable, so that an index can serve it; `extract` would go by way of a numeric, for each row that is written."""
 _LOCK: Final = "select pg_advisory_xact_lock(hashtextextended($1, 0))"
 _NOTIFY: Final = "select pg_notify($1, $2), set_config('synchronous_commit', 'off', true)"
 """Without waiting for the disk: what it tells of is there already, and nothing is lost with it."""
@@ -38,8 +40,8 @@ class PostgresDialect:
     creates = False
     spelling = Spelling(
         style="dollar",
-        now="extract(epoch from statement_timestamp())::float8",  # stable, so that an index can serve it
-        clock="extract(epoch from statement_timestamp())::float8",
+        now=_NOW,
+        clock=_NOW,
         contains=lambda name: f"= any (:{name}::text[])",
         greatest="greatest",
         least="least",

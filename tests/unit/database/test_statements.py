@@ -12,7 +12,7 @@ from nimbusq_database.statements import Statements, names
 from nimbusq_database.urls import dialect_class
 
 DIALECTS = ("sqlite", "postgres", "mysql")
-SHORT = {"claim_plain", "extend_plain", "settle_ends", "settle_plain", "notify"}
+SHORT = {"claim_plain", "extend_plain", "settle_and_claim", "settle_ends", "settle_plain", "notify"}
 """Statements of PostgreSQL alone, where a statement is a round trip."""
 
 
@@ -57,6 +57,15 @@ def test_a_parameter_is_written_as_the_client_wants_it() -> None:
 def test_a_file_may_hold_several_statements() -> None:
     parts = statements("mysql").compile("-- first;\ndelete from {p}a;\nupdate {p}b set x = :x;\n")
     assert [part.text for part in parts] == ["delete from shop_a", "update shop_b set x = %(x)s"]
+
+
+def test_a_part_is_put_in_with_its_own_macros_and_parts() -> None:
+    (joined,) = statements("postgres").get("settle_and_claim")
+    assert "delete from shop_jobs" in joined.text
+    assert "on conflict (id) do update" in joined.text
+    assert "for update of j skip locked" in joined.text
+    assert "--" not in joined.text
+    assert len(joined.names) == len(set(joined.names))
 
 
 def test_the_clock_has_a_skew_in_testing_mode_only() -> None:

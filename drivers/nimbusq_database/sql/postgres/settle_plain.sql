@@ -49,11 +49,7 @@ told as (
     (value ->> 6)::float8, value ->> 7, value ->> 8, value ->> 9, (value ->> 10)::int, {now}
   from jsonb_array_elements(:history::jsonb)
   where value ->> 0 in (select id from held where ends)
-  on conflict (id) do update
-  set seq = excluded.seq, queue = excluded.queue, name = excluded.name, state = excluded.state,
-    attempt = excluded.attempt, waited = excluded.waited, duration = excluded.duration, error = excluded.error,
-    worker = excluded.worker, tags = excluded.tags, silenced = excluded.silenced,
-    finished_at = excluded.finished_at
+  {part replaced}
 )
 select
   (held.id is not null)::int as settled,

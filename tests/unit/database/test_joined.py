@@ -1,0 +1,162 @@
+"""A worker's settlement and its next claim travel together, and neither pays for the other's trouble."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from nimbusq.driver import Claim, Claimed, Done, Lane, Settled, Settlement, SettleStatus, Want
+from nimbusq.envelope import Envelope
+from nimbusq.errors import StoreUnavailable
+from nimbusq_database.claim import Look
+from nimbusq_database.joined import JoinedCalls
+
+SETTLED = Settled(SettleStatus.SETTLED)
+
+
+def want(limit: int = 10) -> Want:
+    return Want(token="t", limit=limit, lease=30, lanes=(Lane(queue="mail", limit=limit),))
+
+
+def settlements(count: int = 2) -> list[Settlement]:
+    jobs = [Envelope(id=str(n), name="Send", queue="mail") for n in range(count)]
+    claims = [Claim(id=job.id, queue="mail", envelope=job, attempt=1, token="t") for job in jobs]
+    return [Settlement(claim=one, outcome=Done()) for one in claims]
+
+
+@dataclass
+class Store:
+    """Writes down what is called. gate: calls end when it is open. trouble: raised by the joined call."""
+
+    calls: list[str] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    trouble: Exception | None = None
+    judged: bool = False
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+        self.joined = JoinedCalls(self.claim, self.settle, self.both)
+
+    async def claim(self, want: Want) -> Look:
+        self.calls.append(f"claim {want.limit}")
+        await self.gate.wait()
+        return Look(Claimed())
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Settled]:
+        self.calls.append(f"settle {len(settlements)}")
+        await self.gate.wait()
+        return [SETTLED] * len(settlements)
+
+    async def both(
+        self, settlements: Sequence[Settlement], want: Want
+    ) -> tuple[Sequence[Settled], Look | None]:
+        self.calls.append(f"settle {len(settlements)} and claim {want.limit}")
+        await self.gate.wait()
+        if self.trouble:
+            raise self.trouble
+        return [SETTLED] * len(settlements), None if self.judged else Look(Claimed())
+
+
+async def _passes(steps: int) -> None:
+    """Let the other tasks go so many steps."""
+    for _ in range(steps):
+        await asyncio.sleep(0)
+
+
+async def test_a_claim_and_a_settlement_of_one_moment_are_one_call() -> None:
+    store = Store()
+    look, settled = await asyncio.gather(store.joined.claim(want()), store.joined.settle(settlements()))
+    assert store.calls == ["settle 2 and claim 10"]
+    assert look == Look(Claimed())
+    assert settled == [SETTLED] * 2
+
+
+async def test_each_goes_by_itself_where_the_other_does_not_come() -> None:
+    store = Store()
+    await store.joined.settle(settlements())
+    await store.joined.claim(want())
+    assert store.calls == ["settle 2", "claim 10"]
+
+
+async def test_a_settlement_does_not_wait_for_a_claim_that_does_not_come() -> None:
+    store = Store()
+    store.gate.clear()
+    claiming = asyncio.create_task(store.joined.claim(want()))
+    await _passes(2)
+    settling = asyncio.create_task(store.joined.settle(settlements()))
+    await _passes(1)
+    store.gate.set()
+    await claiming
+    assert await settling == [SETTLED] * 2
+    assert store.calls == ["claim 10", "settle 2"]
+
+
+async def test_a_claim_loop_takes_along_what_came_during_its_last_claim() -> None:
+    store = Store()
+    store.gate.clear()
+
+    async def loop() -> None:
+        await store.joined.claim(want(3))
+        await store.joined.claim(want(5))
+
+    looping = asyncio.create_task(loop())
+    await _passes(2)
+    settling = asyncio.create_task(store.joined.settle(settlements()))
+    await _passes(1)
+    store.gate.set()
+    await looping
+    assert await settling == [SETTLED] * 2
+    assert store.calls == ["claim 3", "settle 2 and claim 5"]
+
+
+async def test_what_is_large_goes_side_by_side() -> None:
+    store = Store()
+    await asyncio.gather(store.joined.claim(want(100)), store.joined.settle(settlements()))
+    await asyncio.gather(store.joined.claim(want()), store.joined.settle(settlements(100)))
+    assert sorted(store.calls) == ["claim 10", "claim 100", "settle 100", "settle 2"]
+
+
+async def test_a_claim_to_be_judged_goes_on_by_itself_and_the_settlement_is_done() -> None:
+    store = Store(judged=True)
+    await asyncio.gather(store.joined.claim(want()), store.joined.settle(settlements()))
+    assert store.calls == ["settle 2 and claim 10", "claim 10"]
+
+
+async def test_a_store_that_is_away_is_away_for_both() -> None:
+    """Each repeats its own half, by its token."""
+    store = Store(trouble=StoreUnavailable("gone"))
+    answers = await asyncio.gather(
+        store.joined.claim(want()), store.joined.settle(settlements()), return_exceptions=True
+    )
+    assert [str(one) for one in answers] == ["gone", "gone"]
+    assert answers[0] is not answers[1]
+    assert store.calls == ["settle 2 and claim 10"]
+
+
+async def test_a_claims_own_trouble_is_not_the_settlements() -> None:
+    store = Store(trouble=ValueError("a bug"))
+    claimed, settled = await asyncio.gather(
+        store.joined.claim(want()), store.joined.settle(settlements()), return_exceptions=True
+    )
+    assert isinstance(claimed, ValueError)
+    assert settled == [SETTLED] * 2
+    assert store.calls == ["settle 2 and claim 10", "settle 2"]
+
+
+async def test_a_settlement_that_is_given_up_is_not_sent() -> None:
+    store = Store()
+    store.gate.clear()
+    claiming = asyncio.create_task(store.joined.claim(want()))
+    await _passes(2)
+    settling = asyncio.create_task(store.joined.settle(settlements()))
+    await _passes(1)
+    settling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await settling
+    store.gate.set()
+    await claiming
+    await store.joined.claim(want())
+    assert store.calls == ["claim 10", "claim 10"]
