@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Final, Protocol
 from unittest import mock
 
@@ -33,6 +34,9 @@ KEPT: Final = ("meta", "migrations", "workers", "totals")
 """Ends of the names of keys and tables that stay whatever becomes of the jobs: versions, live workers, sums."""
 CLIENTS_OWN: Final = ("typeinfo_tree", "current_setting", "pg_notify")
 """What asyncpg asks for each connection that it opens, and the hint that follows pushes at most every 20 ms."""
+
+CHANGES: Final = ("insert", "update", "delete", "replace")
+"""SQLite's statements that are a transaction of their own outside of one."""
 
 
 class RedisAsked:
@@ -135,7 +139,8 @@ class PostgresAsked:
 
 
 class SqliteAsked:
-    """By a trace on every connection that this process opens. A transaction is the round trip: its commit counts."""
+    """By a trace on every connection that this process opens. A transaction is the round trip: its commit counts, and
+    so does a change that commits by itself."""
 
     def __init__(self, place: Place) -> None:
         self._path = place.file
@@ -147,14 +152,15 @@ class SqliteAsked:
 
         def traced(*args: Any, **options: Any) -> sqlite3.Connection:
             connection: sqlite3.Connection = connect(*args, **options)
-            connection.set_trace_callback(self._note)
+            connection.set_trace_callback(partial(self._note, connection))
             return connection
 
         with mock.patch("sqlite3.connect", traced):
             yield
 
-    def _note(self, statement: str) -> None:
-        if statement.lower().startswith("commit"):
+    def _note(self, connection: sqlite3.Connection, statement: str) -> None:
+        word = statement.split(maxsplit=1)[0].lower()
+        if word == "commit" or (word in CHANGES and not connection.in_transaction):
             self._calls["commit"] += 1
 
     def reset(self) -> None:
