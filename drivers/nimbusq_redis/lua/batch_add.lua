@@ -1,6 +1,6 @@
 -- Push members and add them to the pending set.
 --
--- uses     time many audit job bell queues tombstones unique enqueue batch
+-- uses     time many audit job pushed bell queues tombstones unique enqueue batch
 -- KEYS[1]  root
 -- ARGV     1 testing · 2 id · 3 offset (members that the producer has added before), or '' from inside a job ·
 --          then for each member: member ref, ref, queue, control, wire

@@ -1,6 +1,6 @@
 -- Seal a batch, cancel it, count a member by hand, or look at it.
 --
--- uses     time many audit job bell queues tombstones unique enqueue batch
+-- uses     time many audit job pushed bell queues tombstones unique enqueue batch
 -- flags    allow-oom
 -- KEYS[1]  root
 -- ARGV     1 testing · 2 id · 3 'seal', 'cancel' (which seals too), 'record' or 'find' ·

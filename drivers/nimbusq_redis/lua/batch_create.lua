@@ -1,6 +1,6 @@
 -- Create an open batch. The same id again changes nothing.
 --
--- uses     time many audit job bell queues tombstones unique enqueue batch
+-- uses     time many audit job pushed bell queues tombstones unique enqueue batch
 -- KEYS[1]  root
 -- ARGV     1 testing · 2 id · 3 name · 4 cancel_on_failure ('1' or '') · 5 meta (JSON) · 6 catch (wire, or '') ·
 --          7 number of entries of `then` (0 or 1) · 8 of `finally` · then those: ref, queue, control, wire

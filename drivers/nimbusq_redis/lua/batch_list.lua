@@ -1,6 +1,6 @@
 -- A page of batches, newest first.
 --
--- uses     time many audit job bell queues tombstones unique enqueue batch
+-- uses     time many audit job pushed bell queues tombstones unique enqueue batch
 -- KEYS[1]  root
 -- ARGV     1 testing · 2 cursor (creation time of the last one shown), or '' · 3 limit
 -- returns  the next cursor ('' at the end), then batch states

@@ -1,7 +1,7 @@
 -- Store a job again under its id, due now, whatever is remembered of its earlier life: from the failed store, or as
 -- raw bytes.
 --
--- uses     time many audit job bell queues tombstones unique enqueue records
+-- uses     time many audit job pushed bell queues tombstones unique enqueue records
 -- KEYS[1]  root
 -- ARGV     1 testing · 2 '1' if it must be in the failed store, and leaves it · 3 ref · 4 queue · 5 control · 6 wire
 -- returns  nothing where it is not in the failed store, '' where it is stored, else who holds its unique key: then the

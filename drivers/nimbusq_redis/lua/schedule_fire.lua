@@ -1,6 +1,6 @@
 -- Move a schedule's last tick forward and push, in one step.
 --
--- uses     time many audit job bell queues tombstones unique enqueue
+-- uses     time many audit job pushed bell queues tombstones unique enqueue
 -- KEYS[1]  root
 -- ARGV     1 testing · 2 name · 3 tick (microseconds) · 4 ref · 5 queue · 6 control · 7 wire
 -- returns  '' or the ref of the job that holds its unique key; nothing where the tick is not later, or it is paused

@@ -1,6 +1,6 @@
 -- Apply outcomes, each with all that follows from it, where the claim still holds the job.
 --
--- uses     time many audit job bell queues tombstones unique overlap enqueue batch records ended
+-- uses     time many audit job pushed bell queues tombstones unique overlap enqueue batch records ended
 -- flags    allow-oom
 -- KEYS[1]  root
 -- ARGV     1 testing · 2 history limit · 3 history ttl (seconds) · then for each settlement:

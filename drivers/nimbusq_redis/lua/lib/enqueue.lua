@@ -1,23 +1,5 @@
 -- Jobs enter the store here, whoever pushes them: a producer, a settlement, a batch's end, a schedule, a retry.
 
--- What the audit of a push tells, read from the envelope's header (testing mode only).
-local function audit_push(ref, record, control, due)
-  local extra = { run_at = due / 1e6, max_attempts = control.max or 4, unique = control.slot }
-  local header = read_header(record)
-  local chain, callback = header.chain, header.callback
-  if chain then
-    extra.chain, extra.index = chain.id, chain.index or 0
-  end
-  if callback then
-    extra.callback, extra.of = callback.kind, callback.of
-  end
-  if header.batch_id then
-    extra.batch, extra.member_ref = header.batch_id, ref
-    extra.member = chain and chain.id or nil
-  end
-  audit('push', ref, '', 0, extra)
-end
-
 -- Store the jobs of `entries` (ref, queue, control, wire, ref, queue ...); answers one value for each: '' where it
 -- is stored or its id is known, else who holds its unique key. Idempotent by ref.
 local function enqueue(entries)
@@ -49,8 +31,7 @@ local function enqueue(entries)
         if due > now then
           line_up(ref, queue, priority, due, n - 1)
         else
-          -- as text: of a number Redis writes seventeen digits, and reads them again
-          gather(ready, queue, string.format('%d', ready_score(priority, due) + n - 1), ref)
+          gather(ready, queue, ready_text(priority, due + n - 1), ref)
         end
         if testing then
           audit_push(ref, record, control, due)

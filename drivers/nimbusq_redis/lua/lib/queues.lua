@@ -13,6 +13,11 @@ local function ready_score(priority, due)
   return (priority - 1) * BAND + (due - BAND_EPOCH)
 end
 
+-- The score as text: of a number Redis would write seventeen digits, and read them again.
+local function ready_text(priority, due)
+  return string.format('%d', ready_score(priority, due))
+end
+
 local function priority_of(score)
   return math.floor(score / BAND) + 1
 end
