@@ -6,12 +6,12 @@ import asyncio
 import importlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from nimbusq.clock import Clock, SystemClock
 from nimbusq.codec import Codec, JsonCodec
@@ -32,8 +32,7 @@ _SURELY_FITS: Final = 512
 """Bytes of a body that no limit refuses, so that the common job is not encoded twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """The driver's answers in order, and the ids of jobs that the inline driver has already run to their end."""
 
     answers: Sequence[Pushed]
@@ -142,9 +141,9 @@ class Manager:
 
     # --- verbs -----------------------------------------------------------------------------------------------
 
-    async def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Sent:
+    def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Coroutine[Any, Any, Sent]:
         """Check, route and store jobs. The one way from a dispatch into a driver."""
-        return await self.send(envelopes, partial(self._push, envelopes, tx), raising=True)
+        return self.send(envelopes, partial(self._push, envelopes, tx), raising=True)
 
     async def send(
         self,

@@ -46,10 +46,11 @@ _GONE_CODES: Final = (
     "MASTERDOWN ",
     "CLUSTERDOWN ",
 )
-T = TypeVar("T")
-
 _FULL_CODES: Final = ("OOM ", "MISCONF ")
 """MISCONF: the server could not write its append-only file or snapshot."""
+
+_ERRORS: Final = (RedisError, RedisClusterException, OSError)  # a TimeoutError is an OSError
+T = TypeVar("T")
 
 
 class Link:
@@ -96,22 +97,23 @@ class Link:
         if server is not None:
             await server.aclose()
 
-    def run(
+    async def run(
         self, name: str, *args: Any, seconds: float | None = None, after: Sequence[Any] | None = None
-    ) -> Coroutine[Any, Any, Any]:
+    ) -> Any:
         """Run a script of this namespace: one round trip, or two on a server that does not know it yet.
 
         after: a command to go out before it, in the same round trip; the script runs when that one has been answered.
         """
-        return self._answer(self._evaluate(script(name), args, after), seconds)
-
-    async def _evaluate(self, text: Script, args: Sequence[Any], after: Sequence[Any] | None) -> Any:
-        tail = (1, self._root, self._testing, *args)
-        server = self._open_server
+        text, tail = script(name), (1, self._root, self._testing, *args)
+        limit = self._options.timeout if seconds is None else seconds
         try:
-            return await server.call("EVALSHA", text.sha, *tail, after=after)
-        except NoScriptError:
-            return await server.call("EVAL", text.text, *tail)
+            with self._deadlines.within(limit):
+                try:
+                    return await self._open_server.call("EVALSHA", text.sha, *tail, after=after)
+                except NoScriptError:
+                    return await self._open_server.call("EVAL", text.text, *tail)
+        except _ERRORS as error:
+            raise await self._named(error, limit) from error
 
     async def run_replicated(self, name: str, *args: Any) -> Any:
         """Run a script, then wait until as many replicas as configured have what it wrote, in one round trip.
@@ -152,30 +154,28 @@ class Link:
         return await self._answer(self._open_server.call(*args), seconds)
 
     async def _answer(self, call: Coroutine[Any, Any, T], seconds: float | None) -> T:
-        """Give the call its deadline, and its errors our names.
-
-        A call that is cut off closes its connection (redis-py does), so that nobody reads its late reply.
-        """
         limit = self._options.timeout if seconds is None else seconds
         try:
-            return await self._deadlines.keep(call, limit)
-        except TimeoutError as error:
-            raise StoreUnavailable(f"redis did not answer within {limit:g} s.") from error
-        except _GONE as error:
-            await self._forget_connections()
-            raise StoreUnavailable(f"redis cannot be used now: {_words(error)}") from error
-        except OutOfMemoryError as error:
-            raise StoreFull(f"redis is out of memory: {_words(error)}") from error
-        except RedisError as error:
-            raise await self._by_code(error) from error
+            with self._deadlines.within(limit):
+                return await call
+        except _ERRORS as error:
+            raise await self._named(error, limit) from error
 
-    async def _by_code(self, error: RedisError) -> StoreError | ConfigError:
+    async def _named(self, error: Exception, limit: float) -> StoreError | ConfigError:
+        """The client's error under our name.
+
+        A call that is cut off closes its connection (see client.py), so that nobody reads its late reply.
+        """
+        if type(error) is TimeoutError:
+            return StoreUnavailable(f"redis did not answer within {limit:g} s.")
         text = str(error)
-        if text.startswith(_FULL_CODES):
-            return StoreFull(f"redis cannot store: {_words(error)}")
-        if text.startswith(_GONE_CODES):
+        if isinstance(error, _GONE) or text.startswith(_GONE_CODES):
             await self._forget_connections()
             return StoreUnavailable(f"redis cannot be used now: {_words(error)}")
+        if isinstance(error, OutOfMemoryError):
+            return StoreFull(f"redis is out of memory: {_words(error)}")
+        if text.startswith(_FULL_CODES):
+            return StoreFull(f"redis cannot store: {_words(error)}")
         return StoreError(f"redis refused a call: {_words(error)}")
 
     async def _forget_connections(self) -> None:

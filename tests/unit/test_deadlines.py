@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
 from nimbusq.driver import Deadlines
+
+T = TypeVar("T")
 
 
 class Ticker(asyncio.SelectorEventLoop):
@@ -47,11 +50,16 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
+async def keep(deadlines: Deadlines, call: Coroutine[Any, Any, T], seconds: float) -> T:
+    with deadlines.within(seconds):
+        return await call
+
+
 def test_calls_one_after_the_other_arm_one_timer(ticker: Ticker) -> None:
     async def scene() -> None:
         deadlines = Deadlines()
         for _ in range(20):
-            assert await deadlines.keep(asyncio.sleep(0, "answer"), 5.0) == "answer"
+            assert await keep(deadlines, asyncio.sleep(0, "answer"), 5.0) == "answer"
         assert ticker.timers == [5.0]
 
     run(ticker, scene)
@@ -60,7 +68,7 @@ def test_calls_one_after_the_other_arm_one_timer(ticker: Ticker) -> None:
 def test_each_call_is_cut_off_at_its_own_deadline(ticker: Ticker) -> None:
     async def scene() -> None:
         deadlines = Deadlines()
-        calls = [asyncio.ensure_future(deadlines.keep(forever(), limit)) for limit in (5.0, 1.0, 3.0, 3.0)]
+        calls = [asyncio.ensure_future(keep(deadlines, forever(), limit)) for limit in (5.0, 1.0, 3.0, 3.0)]
         await ticker.pass_to(0.0)
         await ticker.pass_to(0.999)
         assert [call.done() for call in calls] == [False, False, False, False]
@@ -78,9 +86,9 @@ def test_each_call_is_cut_off_at_its_own_deadline(ticker: Ticker) -> None:
 def test_a_timer_that_outlives_its_call_is_armed_for_the_next(ticker: Ticker) -> None:
     async def scene() -> None:
         deadlines = Deadlines()
-        await deadlines.keep(asyncio.sleep(0), 5.0)
+        await keep(deadlines, asyncio.sleep(0), 5.0)
         await ticker.pass_to(4.0)
-        late = asyncio.ensure_future(deadlines.keep(forever(), 5.0))
+        late = asyncio.ensure_future(keep(deadlines, forever(), 5.0))
         await ticker.pass_to(4.0)
         await ticker.pass_to(5.0)
         assert not late.done()
@@ -104,8 +112,8 @@ def test_a_call_that_cleans_up_slowly_is_told_once(ticker: Ticker) -> None:
 
     async def scene() -> None:
         deadlines = Deadlines()
-        call = asyncio.ensure_future(deadlines.keep(slow(), 1.0))
-        other = asyncio.ensure_future(deadlines.keep(forever(), 2.0))
+        call = asyncio.ensure_future(keep(deadlines, slow(), 1.0))
+        other = asyncio.ensure_future(keep(deadlines, forever(), 2.0))
         for moment in (0.0, 1.0, 2.0, 4.0):
             await ticker.pass_to(moment)
         assert isinstance(call.exception(), TimeoutError)
@@ -118,7 +126,7 @@ def test_a_call_that_cleans_up_slowly_is_told_once(ticker: Ticker) -> None:
 def test_a_caller_that_is_cancelled_is_not_told_of_a_deadline(ticker: Ticker) -> None:
     async def scene() -> None:
         deadlines = Deadlines()
-        call = asyncio.ensure_future(deadlines.keep(forever(), 1.0))
+        call = asyncio.ensure_future(keep(deadlines, forever(), 1.0))
         await asyncio.sleep(0)
         call.cancel()
         await asyncio.wait([call])
@@ -128,12 +136,41 @@ def test_a_caller_that_is_cancelled_is_not_told_of_a_deadline(ticker: Ticker) ->
     run(ticker, scene)
 
 
+def test_a_cancel_that_comes_with_the_deadline_is_not_swallowed(ticker: Ticker) -> None:
+    async def scene() -> None:
+        deadlines = Deadlines()
+        call = asyncio.ensure_future(keep(deadlines, forever(), 1.0))
+        await ticker.pass_to(0.0)
+        ticker.call_at(1001.0, call.cancel)
+        await ticker.pass_to(1.0)
+        assert call.cancelled()
+
+    run(ticker, scene)
+
+
+def test_outside_any_task_there_is_no_deadline(ticker: Ticker) -> None:
+    async def scene() -> None:
+        failed: asyncio.Future[None] = ticker.create_future()
+
+        def enter() -> None:
+            try:
+                Deadlines().within(1.0).__enter__()
+            except RuntimeError as error:
+                failed.set_exception(error)
+
+        ticker.call_soon(enter)
+        with pytest.raises(RuntimeError, match="in a task"):
+            await failed
+
+    run(ticker, scene)
+
+
 def test_closed_it_keeps_no_timer(ticker: Ticker) -> None:
     async def scene() -> None:
         deadlines = Deadlines()
-        await deadlines.keep(asyncio.sleep(0), 5.0)
+        await keep(deadlines, asyncio.sleep(0), 5.0)
         deadlines.close()
-        await deadlines.keep(asyncio.sleep(0), 5.0)
+        await keep(deadlines, asyncio.sleep(0), 5.0)
         assert ticker.timers == [5.0, 5.0]
 
     run(ticker, scene)
