@@ -20,7 +20,7 @@ from nimbusq_kafka.troubles import CommitRefused
 
 _ENDINGS: Final = 50
 """Most endings of one call."""
-_HANDFUL: Final = 16
+_HANDFUL: Final = 32
 """Jobs for which it is worth while to go on to another partition, since each one costs in every commit."""
 
 
@@ -90,7 +90,8 @@ class Claimer:
         """Take up to `room` jobs to run: few from one partition, many in equal parts, until all have given theirs."""
         taken = 0
         while partitions and taken < room:
-            quantum = max(_HANDFUL, -(-(room - taken) // len(partitions)))
+            parts = min(len(partitions), max(1, (room - taken) // _HANDFUL))
+            quantum = -(-(room - taken) // parts)
             fruitful = []
             for partition in partitions:
                 got = self._take(catch, partition, min(quantum, room - taken))
@@ -106,8 +107,10 @@ class Claimer:
             return 0
         taken = 0
         while partition.inbox and taken < most and catch.endings < _ENDINGS:
-            hold = self._start(catch, partition, partition.take())
-            taken += hold.claim.ending is None
+            before = catch.endings  # those with an ending take no slot
+            records = partition.take(min(most - taken, _ENDINGS - before))
+            self._start(catch, partition, records)
+            taken += len(records) - (catch.endings - before)
         if not partition.reading and len(partition.inbox) <= partition.low:
             self._member.appetite.ring()
         return taken
@@ -125,20 +128,24 @@ class Claimer:
                 self._tell(catch, partition, record.offset, told)
             elif catch.endings < _ENDINGS:
                 partition.take_out(record)
-                self._start(catch, partition, record)
+                self._start(catch, partition, [record])
 
-    def _start(self, catch: Catch, partition: Partition, record: Received) -> Hold:
-        offset = record.offset
-        if offset in partition.missed:
-            self._tell(catch, partition, offset, lost_run(partition, record)[0])
-        counters = Counters.of(record)
-        claim = claim_of(partition, record, counters, token=catch.want.token, now=catch.now)
-        hold = Hold(claim, partition, record, counters)
-        partition.window.start(offset)
-        self._hands.take(hold)
-        catch.holds.append(hold)
-        catch.endings += claim.ending is not None
-        return hold
+    def _start(self, catch: Catch, partition: Partition, records: Sequence[Received]) -> None:
+        token, now = catch.want.token, catch.now
+        if partition.missed:
+            for record in records:
+                if record.offset in partition.missed:
+                    self._tell(catch, partition, record.offset, lost_run(partition, record)[0])
+        holds = []
+        for record in records:
+            counters = Counters.of(record)
+            claim = claim_of(partition, record, counters, token=token, now=now)
+            holds.append(Hold(claim, partition, record, counters))
+            if claim.ending is not None:
+                catch.endings += 1
+        partition.window.start(*[record.offset for record in records])
+        self._hands.take(token, holds)
+        catch.holds += holds
 
     def _tell(self, catch: Catch, partition: Partition, offset: int, told: Lost) -> None:
         partition.missed.discard(offset)
@@ -150,23 +157,31 @@ class Claimer:
         """Nothing starts before the commit that says so; a rebalance voids what was to be committed."""
         if not catch.holds:
             return
-        self._committer.touch(*{hold.partition: None for hold in catch.holds})
+        taken = Counter(hold.partition for hold in catch.holds)
+        self._committer.touch(*taken)
+        covered = self._committer.covered()
+        asyncio.get_running_loop().call_soon(_decode_ahead, taken)  # when the commit has been sent
         try:
-            await self._committer.covered()
+            await covered
         except CommitRefused:
             self.void(catch.holds)
+        catch.holds = [hold for hold in catch.holds if hold.held]
         for hold in catch.holds:
-            if self._hands.find(hold.claim) is hold:
-                hold.stage = Stage.RUNNING
-        catch.holds = [hold for hold in catch.holds if hold.stage is Stage.RUNNING and hold.partition.alive]
+            hold.stage = Stage.RUNNING
 
     def void(self, holds: Iterable[Hold]) -> None:
         """As if these claims had never been made: their records are to be claimed again, in their old order."""
         for hold in sorted(holds, key=lambda hold: -hold.record.offset):
-            if self._hands.find(hold.claim) is not hold or hold.stage is Stage.ENDED:
+            if not hold.held or hold.stage is Stage.ENDED:
                 continue
             self._hands.drop(hold)
             hold.partition.window.withdraw(hold.record.offset)
             hold.partition.put_back(hold.record)
             self._committer.touch(hold.partition)
         self._member.news.ring()
+
+
+def _decode_ahead(taken: Counter[Partition]) -> None:
+    """The next claim will want as many again; while the commit is under way there is time to decode them."""
+    for partition, count in taken.items():
+        partition.decode_ahead(count)

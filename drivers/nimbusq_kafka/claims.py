@@ -16,13 +16,14 @@ _DEFAULT_ATTEMPTS: Final = 4
 
 def claim_of(partition: Partition, record: Received, counters: Counters, *, token: str, now: float) -> Claim:
     """The claim of this record, with its ending if it must not run; `now` on the brokers' clock."""
-    envelope = decode(record.value or b"")
+    envelope = partition.envelope_of(record)
+    header = _header(envelope)
     lost = partition.window.lost.get(record.offset, 0)
     attempts = counters.attempts + lost
     due = due_at(record, counters)
-    ending = _ending(envelope, attempts, record, counters, now)
+    ending = _ending(header, attempts, record, counters, now)
     return Claim(
-        id=job_id(record, counters, envelope),
+        id=job_id(record, counters, header),
         queue=partition.queue,
         envelope=envelope,
         attempt=attempts if ending else attempts + 1,
@@ -40,17 +41,17 @@ def claim_of(partition: Partition, record: Received, counters: Counters, *, toke
 def lost_run(partition: Partition, record: Received) -> tuple[Lost, bool]:
     """The run of this record that a former owner has left behind, and whether it was the last allowed one."""
     counters, envelope = Counters.of(record), decode(record.value or b"")
+    header = _header(envelope)
     attempts = counters.attempts + partition.window.lost.get(record.offset, 0)
     told = Lost(
-        id=job_id(record, counters, envelope), queue=partition.queue, envelope=envelope, attempt=attempts
+        id=job_id(record, counters, header), queue=partition.queue, envelope=envelope, attempt=attempts
     )
-    return told, attempts >= _max_attempts(_header(envelope))
+    return told, attempts >= _max_attempts(header)
 
 
 def _ending(
-    envelope: Envelope | Unreadable, attempts: int, record: Received, counters: Counters, now: float
+    header: Envelope | None, attempts: int, record: Received, counters: Counters, now: float
 ) -> Ending | None:
-    header = _header(envelope)
     if attempts >= _max_attempts(header):
         return Ending.LOST
     if header is None or header.expires_in is None:

@@ -41,8 +41,8 @@ class Committer:
         self._dirty.update(dict.fromkeys(partitions))
         self._wake_soon()
 
-    async def covered(self, *, at_once: bool = True) -> None:
-        """Wait for a commit that carries all marks made so far; not `at_once`, it may wait for a claim to share it.
+    def covered(self, *, at_once: bool = True) -> asyncio.Future[None]:
+        """Done when a commit has carried all marks made so far; not `at_once`, it may wait for a claim to share it.
 
         Raises CommitRefused when the group has rebalanced meanwhile, StoreUnavailable when there was no answer.
         """
@@ -52,7 +52,7 @@ class Committer:
             self._wake.set()
         else:
             self._wake_soon()
-        await future
+        return future
 
     def _wake_soon(self) -> None:
         if self._lingering is None:

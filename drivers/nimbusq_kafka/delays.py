@@ -68,8 +68,7 @@ class Delays:
     def line_up(self, partition: Partition) -> None:
         """Move the records of the inbox into the heap."""
         first = self._heap[0] if self._heap else None
-        while partition.inbox:
-            record = partition.take()
+        for record in partition.take(len(partition.inbox)):
             counters = Counters.of(record)
             waiting = Waiting(due_at(record, counters), next(self._order), partition, record, counters)
             heapq.heappush(self._heap, waiting)

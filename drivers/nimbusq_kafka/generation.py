@@ -10,16 +10,24 @@ This is the one place that touches aiokafka's insides; tests/drivers/test_kafka_
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from aiokafka.errors import IllegalGenerationError
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalGenerationError,
+    KafkaError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 
 class Generation:
     """Guards the commits of a started consumer. Owned by its event loop."""
 
     def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
         self._coordinator = consumer._coordinator
         self._commit: Callable[[Any, Any], Awaitable[None]] = self._coordinator._do_commit_offsets
         self._coordinator._do_commit_offsets = self._guarded
@@ -32,6 +40,20 @@ class Generation:
     def take_up(self) -> None:
         """This member has been dealt its partitions: commits of this generation are its own."""
         self._mine = self._current
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit; raises as the consumer's own `commit`, which takes a lock and a task of its own for each, and with
+        them turns of an event loop that a busy worker waits for. So the request leaves at once, and only what is
+        to be tried again, perhaps at another broker, goes that way.
+        """
+        try:
+            await self._guarded(None, offsets)
+        except (IllegalGenerationError, UnknownMemberIdError, RebalanceInProgressError) as error:
+            raise CommitFailedError from error
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            await self._consumer.commit(offsets)
 
     async def _guarded(self, assignment: Any, offsets: Any) -> None:
         if self._current != self._mine:

@@ -33,13 +33,15 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Hold:
-    """One claim. `stage` is moved on by the consumer's event loop only."""
+    """One claim. `stage` is moved on by the consumer's event loop only; `held` is the hands' own."""
 
     claim: Claim
     partition: Partition
     record: Received
     counters: Counters
     stage: Stage = Stage.CLAIMED
+    held: bool = True
+    """False when the claim is over, came to nothing, or is another member's."""
     tried_at: float | None = None
     """When its settlement was last tried, on the monotonic clock."""
 
@@ -54,11 +56,15 @@ class Hands:
     def __iter__(self) -> Iterator[Hold]:
         return chain.from_iterable(siblings.values() for siblings in self._by_token.values())
 
-    def take(self, hold: Hold) -> None:
-        self._by_token.setdefault(hold.claim.token, {})[hold.claim.receipt] = hold
+    def take(self, token: str, holds: Iterable[Hold]) -> None:
+        """What a claiming call has taken."""
+        self._by_token.setdefault(token, {}).update((hold.claim.receipt, hold) for hold in holds)
 
     def drop(self, hold: Hold) -> None:
         """The claim is over, or came to nothing."""
+        if not hold.held:
+            return
+        hold.held = False
         siblings = self._by_token.get(hold.claim.token, {})
         siblings.pop(hold.claim.receipt, None)
         if not siblings:

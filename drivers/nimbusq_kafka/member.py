@@ -75,7 +75,7 @@ class Member:
         """Rings when more partitions want to be read."""
         self.ended = News()
         """Rings when runs have ended."""
-        self.committer = Committer(self.gate, self.owner, lambda: self._consumer)
+        self.committer = Committer(self.gate, self.owner, lambda: self._generation)
 
     # --- life --------------------------------------------------------------------------------------------------
 

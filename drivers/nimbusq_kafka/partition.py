@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 
 from aiokafka.structs import TopicPartition
 
+from nimbusq.envelope import Envelope, Unreadable, decode
 from nimbusq_kafka.records import Received
 from nimbusq_kafka.topics import DelayClass
 from nimbusq_kafka.window import Window
@@ -23,6 +25,7 @@ class Partition:
         "ahead",
         "alive",
         "committed",
+        "decoded",
         "delay",
         "deleted",
         "inbox",
@@ -44,6 +47,8 @@ class Partition:
         self.window = window
         self.missed = set(window.take_over())
         self.inbox: deque[Received] = deque()
+        self.decoded: dict[int, Envelope | Unreadable] = {}
+        """Envelopes of the records that are the next to be taken, by offset; see `decode_ahead`."""
         self.inbox_bytes = 0
         self.seen = window.base
         self.committed = window.base
@@ -68,7 +73,8 @@ class Partition:
         for record in records:
             if record.offset < self.seen:
                 continue
-            self.window.skip(self.seen, record.offset)
+            if record.offset > self.seen:
+                self.window.skip(self.seen, record.offset)
             self.seen = record.offset + 1
             self.read_until = record.timestamp / 1000
             if not self.window.is_done(record.offset):
@@ -83,11 +89,22 @@ class Partition:
         self.inbox.appendleft(record)
         self.inbox_bytes += _size(record)
 
-    def take(self) -> Received:
-        """The first record of the inbox."""
-        record = self.inbox.popleft()
-        self.inbox_bytes -= _size(record)
-        return record
+    def take(self, most: int) -> list[Received]:
+        """The first records of the inbox."""
+        taken = [self.inbox.popleft() for _ in range(min(most, len(self.inbox)))]
+        self.inbox_bytes -= sum(map(_size, taken))
+        return taken
+
+    def decode_ahead(self, most: int) -> None:
+        """Decode the first records of the inbox, while there is nothing else to do."""
+        decoded = self.decoded
+        for record in islice(self.inbox, most):
+            if record.offset not in decoded:
+                decoded[record.offset] = decode(record.value or b"")
+
+    def envelope_of(self, record: Received) -> Envelope | Unreadable:
+        """What the record, which has been taken, holds."""
+        return self.decoded.pop(record.offset, None) or decode(record.value or b"")
 
     def take_out(self, record: Received) -> None:
         """This record of the inbox, wherever it is."""

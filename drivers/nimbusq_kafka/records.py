@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from nimbusq.driver import FailedRecord
-from nimbusq.envelope import Envelope, Unreadable
+from nimbusq.envelope import Envelope
 
 ATTEMPTS: Final = "nimbusq-attempts"
 RELEASES: Final = "nimbusq-releases"
@@ -106,11 +106,10 @@ def due_at(record: Received, counters: Counters) -> float:
     return timestamp(record) + counters.delay if counters.delay else counters.run_at or timestamp(record)
 
 
-def job_id(record: Received, counters: Counters, envelope: Envelope | Unreadable) -> str:
+def job_id(record: Received, counters: Counters, header: Envelope | None) -> str:
     """The job's id; for bytes that have none their place in Kafka, which is the same at every delivery."""
     if counters.job_id:
         return counters.job_id
-    header = envelope.header if isinstance(envelope, Unreadable) else envelope
     return header.id if header else f"{record.topic}-{record.partition}-{record.offset}"
 
 

@@ -23,6 +23,7 @@ from nimbusq_kafka.broker_clock import BrokerClock
 from nimbusq_kafka.claiming import Claimer
 from nimbusq_kafka.cluster import Cluster
 from nimbusq_kafka.config import KafkaConfig
+from nimbusq_kafka.crossing import call_in
 from nimbusq_kafka.delays import Delays
 from nimbusq_kafka.hands import Hands
 from nimbusq_kafka.janitor import Janitor
@@ -90,19 +91,7 @@ class Session:
         parts, loop = self._parts, self._loop
         if self.over or parts is None or loop is None or loop.is_closed():
             raise StoreUnavailable("the Kafka consumer has ended; the next claim starts another one.")
-        coroutine = call(parts)
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        except RuntimeError as error:  # it was closed in between
-            coroutine.close()
-            raise StoreUnavailable("the Kafka consumer has ended.") from error
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise StoreUnavailable("the Kafka consumer ended during the call.") from None
+        return await call_in(loop, call(parts))
 
     def _tell(self, tell: Callable[[_Parts], object]) -> None:
         parts, loop = self._parts, self._loop

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import Final
 
-from nimbusq.driver import PutBack, Retry, Settled, Settlement, SettleStatus
+from nimbusq.driver import Done, PutBack, Retry, Settled, Settlement, SettleStatus
 from nimbusq.errors import StoreUnavailable
 from nimbusq_kafka.broker_clock import BrokerClock
 from nimbusq_kafka.cluster import Cluster
@@ -19,6 +22,9 @@ from nimbusq_kafka.partition import Partition
 from nimbusq_kafka.records import Outgoing, again, parked, pushed
 from nimbusq_kafka.topics import TopicNames
 from nimbusq_kafka.troubles import CommitRefused, translated
+
+_SETTLED: Final = Settled(SettleStatus.SETTLED)
+_LOST: Final = Settled(SettleStatus.LOST)
 
 
 class Settling:
@@ -58,6 +64,7 @@ class Settling:
 
     def _held(self, settlements: Sequence[Settlement]) -> list[tuple[Hold | None, Settlement]]:
         """Each settlement with its hold; of two for one claim the first has it."""
+        now = time.monotonic()
         taken: set[int] = set()
         pairs: list[tuple[Hold | None, Settlement]] = []
         for settlement in settlements:
@@ -66,7 +73,7 @@ class Settling:
                 hold = None
             if hold is not None:
                 taken.add(id(hold))
-                hold.tried_at = time.monotonic()
+                hold.tried_at = now
             pairs.append((hold, settlement))
         return pairs
 
@@ -79,33 +86,38 @@ class Settling:
                 if hold.partition.alive and hold.stage is not Stage.ENDED
             ]
             failures = await self._write([record for _, records in open_ones for record in records])
-            written = iter(failures)
-            touched: dict[Partition, None] = {}
-            for hold, records in open_ones:
-                if all(error is None for error in [next(written) for _ in records]):
-                    hold.stage = Stage.ENDED
-                    hold.partition.window.finish(hold.record.offset)
-                    touched[hold.partition] = None
-            self._member.committer.touch(*touched)
+            self._mark(_written(open_ones, failures))
         self._member.ended.ring()
         for failure in failures:
             if failure is not None:
                 raise translated(failure, "settling") from failure
+
+    def _mark(self, holds: Iterable[Hold]) -> None:
+        """These offsets are finished; the next commit says so."""
+        finished: defaultdict[Partition, list[int]] = defaultdict(list)
+        for hold in holds:
+            hold.stage = Stage.ENDED
+            finished[hold.partition].append(hold.record.offset)
+        for partition, offsets in finished.items():
+            partition.window.finish(*offsets)
+        self._member.committer.touch(*finished)
 
     async def _write(self, records: Sequence[Outgoing]) -> list[BaseException | None]:
         return await self._outbox.send(records) if records else []
 
     def _records(self, hold: Hold, settlement: Settlement) -> list[Outgoing]:
         """Everything that must be in Kafka before the claim's offset may be marked."""
-        names, queue = self._names, hold.claim.queue
+        names = self._names
         records = [pushed(one, names.for_delay(one.queue, one.delay)) for one in settlement.push]
         match settlement.outcome:
+            case Done():
+                pass
             case Retry(delay=delay):
                 records.append(self._again(hold, delay))
             case PutBack(delay=delay, counted=counted):
                 records.append(self._again(hold, delay, given_back=True, released=counted))
             case _ if settlement.failed is not None:
-                records.append(parked(settlement.failed, names.failed(queue)))
+                records.append(parked(settlement.failed, names.failed(hold.claim.queue)))
             case _:
                 pass
         return records
@@ -132,6 +144,16 @@ class Settling:
 
     def _answer(self, hold: Hold | None) -> Settled:
         if hold is None or not hold.partition.alive:
-            return Settled(SettleStatus.LOST)
+            return _LOST
         self._hands.drop(hold)
-        return Settled(SettleStatus.SETTLED)
+        return _SETTLED
+
+
+def _written(
+    pairs: Sequence[tuple[Hold, Sequence[Outgoing]]], failures: Sequence[BaseException | None]
+) -> Iterator[Hold]:
+    """Those of whose records every one has been written; `failures` tells it of all records in order."""
+    answers = iter(failures)
+    for hold, records in pairs:
+        if not records or all(error is None for error in list(islice(answers, len(records)))):
+            yield hold

@@ -78,22 +78,30 @@ class Window:
         """The offset has finished."""
         return offset < self.base or bool(self._done >> (offset - self.base) & 1)
 
-    def start(self, offset: int) -> None:
-        """Claimed, once the commit that carries it has succeeded."""
-        self.running.add(offset)
-        self._starts += 1
+    def start(self, *offsets: int) -> None:
+        """Claimed, once the commit that carries them has succeeded."""
+        self.running.update(offsets)
+        self._starts += len(offsets)
 
     def withdraw(self, offset: int) -> None:
         """The claim came to nothing: as if it had never been."""
         self.running.discard(offset)
 
-    def finish(self, offset: int) -> None:
+    def finish(self, *offsets: int) -> None:
         """Done with, whatever the outcome."""
-        self.running.discard(offset)
-        self.lost.pop(offset, None)
-        if offset >= self.base:
-            self._done |= 1 << (offset - self.base)
-            self._advance()
+        self.running.difference_update(offsets)
+        if self.lost:
+            for offset in offsets:
+                self.lost.pop(offset, None)
+        open_ones = [offset for offset in offsets if offset >= self.base]
+        if not open_ones:
+            return
+        lowest = min(open_ones)
+        marks = 0  # apart from the bitmap, which may be long and is copied by each change
+        for offset in open_ones:
+            marks |= 1 << (offset - lowest)
+        self._done |= marks << (lowest - self.base)
+        self._advance()
 
     def skip(self, start: int, stop: int) -> None:
         """There is nothing at these offsets: deleted records, or a transaction's marks."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from aiokafka.structs import TopicPartition
 
 from nimbusq.clock import SystemClock
-from nimbusq.driver import Claimed, Lane, Want
+from nimbusq.driver import Claim, Ending, Lane, Want
 from nimbusq.envelope import Envelope
 from nimbusq_kafka.broker_clock import BrokerClock
 from nimbusq_kafka.claiming import Claimer
@@ -55,14 +56,23 @@ class Bench:
 
     async def claim(self, token: str, limit: int) -> Counter[int]:
         """How many jobs came from each partition."""
+        return Counter(claim.receipt.partition for claim in await self.claim_all(token, limit))
+
+    async def claim_all(self, token: str, limit: int) -> Sequence[Claim]:
         lane = Lane(queue="q", limit=limit)
-        claimed: Claimed = await self.claimer.claim(Want(token=token, limit=limit, lease=60.0, lanes=(lane,)))
-        return Counter(claim.receipt.partition for claim in claimed.claims)
+        claimed = await self.claimer.claim(Want(token=token, limit=limit, lease=60.0, lanes=(lane,)))
+        return claimed.claims
 
 
 async def test_many_are_taken_in_equal_parts() -> None:
     bench = Bench(100, 100, 100, 100)
-    assert await bench.claim("a", 100) == {0: 25, 1: 25, 2: 25, 3: 25}
+    assert await bench.claim("a", 200) == {0: 50, 1: 50, 2: 50, 3: 50}
+
+
+async def test_not_so_many_come_from_so_few_partitions_that_each_gives_a_handful() -> None:
+    bench = Bench(100, 100, 100, 100)
+    brought = [await bench.claim(token, 70) for token in "ab"]
+    assert [sorted(each.values()) for each in brought] == [[35, 35], [35, 35]]
 
 
 async def test_a_handful_is_taken_from_one_partition_and_the_next_from_another() -> None:
@@ -75,3 +85,26 @@ async def test_a_handful_is_taken_from_one_partition_and_the_next_from_another()
 async def test_where_one_has_too_few_others_give_the_rest() -> None:
     bench = Bench(3, 0, 2, 1)
     assert await bench.claim("a", 10) == {0: 3, 2: 2, 3: 1}
+
+
+async def test_the_next_ones_are_decoded_while_the_commit_is_under_way() -> None:
+    bench = Bench(100)
+    (partition,) = bench.partitions
+    await bench.claim("a", 10)
+    assert sorted(partition.decoded) == list(range(10, 20))
+    decoded = partition.decoded[10]
+    claims = await bench.claim_all("b", 10)
+    assert claims[0].envelope is decoded
+    assert sorted(partition.decoded) == list(range(20, 30))
+
+
+async def test_endings_take_no_slot_and_are_50_at_most() -> None:
+    bench = Bench(100)
+    (partition,) = bench.partitions
+    for offset in range(60):
+        partition.window.lost[offset] = 4  # as often as the job may run
+    first = await bench.claim_all("a", 5)
+    assert [claim.ending for claim in first] == [Ending.LOST] * 50
+    second = await bench.claim_all("b", 5)
+    assert [claim.ending for claim in second] == [Ending.LOST] * 10 + [None] * 5
+    assert [claim.receipt.offset for claim in second] == list(range(50, 65))

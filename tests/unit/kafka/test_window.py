@@ -208,3 +208,16 @@ def test_a_window_that_one_job_holds_open_ends_at_the_span() -> None:
     assert window.room == 0
     window.finish(0)
     assert (window.base, window.span, window.room > 0) == (SPAN, 0, True)
+
+
+def test_many_finish_as_one_after_the_other() -> None:
+    offsets = [104, 100, 109, 99, 101]
+    together, apart = Window(100), Window(100)
+    for window in (together, apart):
+        window.start(*range(100, 110))
+        window.lost[104] = 2
+    together.finish(*offsets)
+    for offset in offsets:
+        apart.finish(offset)
+    assert together.write(b"12345678") == apart.write(b"12345678")
+    assert (together.base, together.finished, together.lost) == (102, 2, {})
