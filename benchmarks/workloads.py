@@ -21,6 +21,8 @@ NAPS: Final = 2000
 NAPPERS: Final = 100
 SPACING: Final = 0.01
 PACED: Final = 300
+SETTLING: Final = 0.2
+"""Seconds for the last acknowledgements: a worker that is held inside its transaction keeps an SQLite file locked."""
 
 
 def enqueue(bench: Bench) -> Figures:
@@ -154,6 +156,7 @@ def _bursts(bench: Bench) -> float:
     with bench.working(bench.entry.best) as workers:
         for burst in range(BURSTS + 1):
             numbers = range(burst * SHALLOW, (burst + 1) * SHALLOW)
+            time.sleep(SETTLING)
             with workers.held():
                 bench.send(SHALLOW, first=numbers.start)
             bench.await_runs(numbers, workers)
