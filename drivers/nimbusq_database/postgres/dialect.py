@@ -149,8 +149,9 @@ class PostgresDialect:
 
     async def _repeat(self, run: _Run[T], work: Work[T], limit: float) -> T:
         async def once(attempt: Attempt) -> T:
-            async with self._connections.one(attempt.until) as connection:
-                return await run(connection, work, attempt)
+            return await self._connections.use(
+                lambda connection: run(connection, work, attempt), attempt.until
+            )
 
         return await repeat(
             once, limit=limit, translated=lambda: translated(self._address.shown), undone=was_undone

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 import asyncpg
 
+from nimbusq.driver import Deadlines
 from nimbusq.errors import StoreUnavailable
 from nimbusq_database.postgres.address import PostgresAddress
 from nimbusq_database.postgres.failures import leaves_connection_sound
+
+T = TypeVar("T")
 
 _IDLE: Final = 300.0
 """Seconds after which a connection that nobody needed is ended."""
@@ -33,6 +36,7 @@ class Connections:
         self._address = address
         self._open = False
         self._slots = asyncio.Semaphore(0)
+        self._deadlines = Deadlines()
         self._used: set[Any] = set()
         self._idle: deque[tuple[Any, float]] = deque()
 
@@ -54,22 +58,26 @@ class Connections:
                     for _ in range(self._address.pool_size):
                         await self._slots.acquire()
         finally:
+            self._deadlines.close()
             for connection in [*self._used, *(idle for idle, _ in self._idle)]:
                 connection.terminate()
             self._idle.clear()
 
-    @asynccontextmanager
-    async def one(self, until: float) -> AsyncIterator[Any]:
-        """A connection until a time of the loop's clock.
+    async def use(self, call: Callable[[Any], Awaitable[T]], until: float) -> T:
+        """Run `call` on a connection until a time of the loop's clock. Raises TimeoutError.
 
         Unless the server has answered, the connection is cut at once: asyncpg would ask the server to cancel and
         wait for it, for ever if it is frozen, and what is under way could be answered to the next user.
         """
         self._check_open()
-        async with asyncio.timeout_at(until), self._slots:
+        seconds = until - asyncio.get_running_loop().time()
+        return await self._deadlines.keep(self._use(call), seconds)
+
+    async def _use(self, call: Callable[[Any], Awaitable[T]]) -> T:
+        async with self._slots:
             connection = await self._take()
             try:
-                yield connection
+                return await call(connection)
             except BaseException as error:
                 if not leaves_connection_sound(error):
                     connection.terminate()

@@ -60,16 +60,27 @@ class Store:
         return [SETTLED] * len(settlements), None if self.judged else Look(Claimed())
 
 
-async def _passes(steps: int) -> None:
-    """Let the other tasks go so many steps."""
-    for _ in range(steps):
-        await asyncio.sleep(0)
+async def work(store: Store, *wants: Want, settlements: list[Settlement]) -> list[object]:
+    """Claim as a claim loop does, again in the very step in which it is answered; settle during the first claim."""
+    store.gate.clear()
+
+    async def loop() -> Look:
+        for one in wants:
+            look = await store.joined.claim(one)
+        return look
+
+    claiming = asyncio.create_task(loop())
+    await asyncio.sleep(0)
+    settling = asyncio.create_task(store.joined.settle(settlements))
+    await asyncio.sleep(0)
+    store.gate.set()
+    return list(await asyncio.gather(claiming, settling, return_exceptions=True))
 
 
-async def test_a_claim_and_a_settlement_of_one_moment_are_one_call() -> None:
+async def test_a_settlement_that_comes_during_a_claim_goes_with_the_next_one() -> None:
     store = Store()
-    look, settled = await asyncio.gather(store.joined.claim(want()), store.joined.settle(settlements()))
-    assert store.calls == ["settle 2 and claim 10"]
+    look, settled = await work(store, want(3), want(5), settlements=settlements())
+    assert store.calls == ["claim 3", "settle 2 and claim 5"]
     assert look == Look(Claimed())
     assert settled == [SETTLED] * 2
 
@@ -81,82 +92,74 @@ async def test_each_goes_by_itself_where_the_other_does_not_come() -> None:
     assert store.calls == ["settle 2", "claim 10"]
 
 
-async def test_a_settlement_does_not_wait_for_a_claim_that_does_not_come() -> None:
+async def test_a_settlement_does_not_wait_for_a_claim_that_does_not_follow() -> None:
     store = Store()
-    store.gate.clear()
-    claiming = asyncio.create_task(store.joined.claim(want()))
-    await _passes(2)
-    settling = asyncio.create_task(store.joined.settle(settlements()))
-    await _passes(1)
-    store.gate.set()
-    await claiming
-    assert await settling == [SETTLED] * 2
+    _, settled = await work(store, want(), settlements=settlements())
+    assert settled == [SETTLED] * 2
     assert store.calls == ["claim 10", "settle 2"]
 
 
-async def test_a_claim_loop_takes_along_what_came_during_its_last_claim() -> None:
+async def test_a_settlement_that_comes_right_after_a_claim_waits_a_few_passes_for_the_next() -> None:
+    """As long as jobs need to begin and end that wait for nothing."""
     store = Store()
-    store.gate.clear()
-
-    async def loop() -> None:
-        await store.joined.claim(want(3))
-        await store.joined.claim(want(5))
-
-    looping = asyncio.create_task(loop())
-    await _passes(2)
+    await store.joined.claim(want(3))
     settling = asyncio.create_task(store.joined.settle(settlements()))
-    await _passes(1)
-    store.gate.set()
-    await looping
-    assert await settling == [SETTLED] * 2
+    await asyncio.sleep(0)
+    await asyncio.gather(store.joined.claim(want(5)), settling)
     assert store.calls == ["claim 3", "settle 2 and claim 5"]
+
+
+async def test_a_settlement_that_comes_later_waits_for_nothing() -> None:
+    store = Store()
+    await store.joined.claim(want(3))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    settling = asyncio.create_task(store.joined.settle(settlements()))
+    await asyncio.sleep(0)
+    assert store.calls == ["claim 3", "settle 2"]
+    await settling
 
 
 async def test_what_is_large_goes_side_by_side() -> None:
     store = Store()
-    await asyncio.gather(store.joined.claim(want(100)), store.joined.settle(settlements()))
-    await asyncio.gather(store.joined.claim(want()), store.joined.settle(settlements(100)))
-    assert sorted(store.calls) == ["claim 10", "claim 100", "settle 100", "settle 2"]
+    await work(store, want(100), want(100), settlements=settlements())
+    assert store.calls == ["claim 100", "settle 2", "claim 100"]
+    store = Store()
+    await work(store, want(), want(), settlements=settlements(100))
+    assert store.calls == ["claim 10", "settle 100", "claim 10"]
 
 
 async def test_a_claim_to_be_judged_goes_on_by_itself_and_the_settlement_is_done() -> None:
     store = Store(judged=True)
-    await asyncio.gather(store.joined.claim(want()), store.joined.settle(settlements()))
-    assert store.calls == ["settle 2 and claim 10", "claim 10"]
+    _, settled = await work(store, want(3), want(5), settlements=settlements())
+    assert settled == [SETTLED] * 2
+    assert store.calls == ["claim 3", "settle 2 and claim 5", "claim 5"]
 
 
 async def test_a_store_that_is_away_is_away_for_both() -> None:
     """Each repeats its own half, by its token."""
     store = Store(trouble=StoreUnavailable("gone"))
-    answers = await asyncio.gather(
-        store.joined.claim(want()), store.joined.settle(settlements()), return_exceptions=True
-    )
+    answers = await work(store, want(3), want(5), settlements=settlements())
     assert [str(one) for one in answers] == ["gone", "gone"]
     assert answers[0] is not answers[1]
-    assert store.calls == ["settle 2 and claim 10"]
+    assert store.calls == ["claim 3", "settle 2 and claim 5"]
 
 
 async def test_a_claims_own_trouble_is_not_the_settlements() -> None:
     store = Store(trouble=ValueError("a bug"))
-    claimed, settled = await asyncio.gather(
-        store.joined.claim(want()), store.joined.settle(settlements()), return_exceptions=True
-    )
+    claimed, settled = await work(store, want(3), want(5), settlements=settlements())
     assert isinstance(claimed, ValueError)
     assert settled == [SETTLED] * 2
-    assert store.calls == ["settle 2 and claim 10", "settle 2"]
+    assert store.calls == ["claim 3", "settle 2 and claim 5", "settle 2"]
 
 
 async def test_a_settlement_that_is_given_up_is_not_sent() -> None:
     store = Store()
-    store.gate.clear()
-    claiming = asyncio.create_task(store.joined.claim(want()))
-    await _passes(2)
+    await store.joined.claim(want(3))
     settling = asyncio.create_task(store.joined.settle(settlements()))
-    await _passes(1)
+    await asyncio.sleep(0)
     settling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await settling
-    store.gate.set()
-    await claiming
-    await store.joined.claim(want())
-    assert store.calls == ["claim 10", "claim 10"]
+    await store.joined.claim(want(5))
+    assert store.calls == ["claim 3", "claim 5"]
