@@ -71,19 +71,20 @@ class Connections:
         """
         self._check_open()
         seconds = until - asyncio.get_running_loop().time()
-        return await self._deadlines.keep(self._use(call), seconds)
+        with self._deadlines.within(seconds):
+            async with self._slots:
+                return await self._use(call)
 
     async def _use(self, call: Callable[[Any], Awaitable[T]]) -> T:
-        async with self._slots:
-            connection = await self._take()
-            try:
-                return await call(connection)
-            except BaseException as error:
-                if not leaves_connection_sound(error):
-                    connection.terminate()
-                raise
-            finally:
-                self._give_back(connection)
+        connection = await self._take()
+        try:
+            return await call(connection)
+        except BaseException as error:
+            if not leaves_connection_sound(error):
+                connection.terminate()
+            raise
+        finally:
+            self._give_back(connection)
 
     async def _take(self) -> Any:
         """The idle connection that was used last, or a new one."""
