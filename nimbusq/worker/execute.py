@@ -304,7 +304,7 @@ async def _concluded(run: Run, outcome: Outcome) -> Settlement:
         outcome,
         facts=_facts(run, outcome),
         catch=await _catch_template(run) if isinstance(outcome, Failed) else None,
-        history=manager.settings.history_limit > 0,
+        history=manager.settings.history_limit > 0 and manager.stores.history is not None,
         result_ttl=manager.settings.result_ttl,
     )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from nimbusq import Job, Observer, dispatch, dispatch_many
+from nimbusq import Job, Observer, dispatch, dispatch_many, job
 from nimbusq.driver import Claim, Done, Settlement
 from nimbusq.envelope import ChainRest
 from nimbusq.errors import StoreUnavailable
@@ -65,6 +66,19 @@ async def test_after_a_lost_reply_the_same_settlement_is_sent_again(bench: Bench
     assert await receipt.result(timeout=1) == 7
     assert worker.counters == {"default": {"processed": 1}}
     assert diary.heard == [("processed", None)]
+
+
+async def test_a_history_row_is_made_where_it_is_kept(bench: Bench) -> None:
+    @job
+    async def plain() -> None: ...
+
+    await dispatch(plain).send()
+    await bench.worker().run_once()
+    bench.adapter.wrapped.stores = replace(bench.adapter.wrapped.stores, history=None)
+    await dispatch(plain).send()
+    await bench.worker().run_once()
+    rows = [settlement.history for group in bench.adapter.settlements for settlement in group]
+    assert [row is not None for row in rows] == [True, False]
 
 
 async def test_a_settlement_is_given_up_when_its_lease_has_lapsed(
