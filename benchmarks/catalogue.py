@@ -287,7 +287,7 @@ _SQS_PEERS: Final = (
     ),
 )
 
-_OURS_BEST: Final[dict[Driver, int]] = {"redis": 300, "postgres": 500, "kafka": 300}
+_OURS_BEST: Final[dict[Driver, int]] = {"redis": 300, "postgres": 500, "kafka": 500}
 _OURS_JOBS: Final[dict[Driver, int]] = {"mariadb": 10_000, "sqs": 3000}
 _OURS: Final = tuple(
     Entry(
