@@ -13,6 +13,7 @@ class Proxy:
     """Between a client and a server.
 
     lose_reply_to: the reply to the next request that has these bytes is swallowed, and its connection cut.
+    requests: how often clients sent something; a small request is one.
     frozen: nothing passes in either direction, no connection is closed: a half-open link.
     """
 
@@ -20,6 +21,7 @@ class Proxy:
     port: int
     lose_reply_to: bytes = b""
     lost: int = 0
+    requests: int = 0
     frozen: bool = False
     address: tuple[str, int] = ("", 0)
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -43,6 +45,7 @@ class Proxy:
 
         def on_request(data: bytes) -> bool:
             nonlocal doomed
+            self.requests += 1
             if self.lose_reply_to and self.lose_reply_to in data:
                 self.lose_reply_to, doomed = b"", True
             return not self.frozen

@@ -1,20 +1,23 @@
-"""What a claim costs on MariaDB while InnoDB has not purged the jobs before it."""
+"""What calls cost on MariaDB: round trips, and claims while InnoDB has not purged the jobs before them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
 from nimbusq.driver import Claim, Done, DriverSettings, Lane, Settlement, Want
 from nimbusq.envelope import Envelope
+from nimbusq.errors import StoreError
 from nimbusq.ids import new_id
 from nimbusq_database import DatabaseAdapter
 from nimbusq_database.client import Client
 from nimbusq_database.mysql.client import MysqlClient
 from nimbusq_database.mysql.dialect import MysqlDialect
 from nimbusq_database.statements import Part
+from tests.drivers.proxy import proxied
 
 BEFORE = 2_000
 """Jobs that were claimed and settled before."""
@@ -81,6 +84,41 @@ async def test_a_claim_does_not_walk_over_what_is_not_purged_yet(adapter: Databa
             costs.append(await page_reads(adapter) - before)
     assert [one.id for one in found] == [one.id for one in waiting]
     assert min(costs) < 2_000
+
+
+async def test_a_transaction_begins_with_its_first_statement(
+    adapter: DatabaseAdapter, mysql_url: str
+) -> None:
+    """A push is an insert and a commit; a claim a look, the jobs, their update and a commit; an end likewise."""
+    parts = urlsplit(mysql_url)
+    async with proxied(parts.hostname or "", parts.port or 3306) as proxy:
+        host, port = proxy.address
+        there = urlunsplit(parts._replace(netloc=f"{parts.username}:{parts.password}@{host}:{port}"))
+        other = DatabaseAdapter.from_url(there, adapter._database.settings)
+        await other.open()
+        counted = []
+        for call in (other.push([envelope()]), claim(other, 1)):
+            before = proxy.requests
+            answer = await call
+            counted.append(proxy.requests - before)
+        before = proxy.requests
+        await settle(other, [one for one in answer if isinstance(one, Claim)])
+        counted.append(proxy.requests - before)
+        await other.aclose()
+    assert counted == [2, 4, 3]
+
+
+async def test_what_fails_in_its_first_statement_is_undone(adapter: DatabaseAdapter) -> None:
+    """The connection is sound, and not in a transaction."""
+
+    async def fails(client: Client) -> None:
+        await client.execute((Part("select * from nothing_of_that_name", ()),), {})
+
+    for _ in range(3):
+        with pytest.raises(StoreError, match="nothing_of_that_name"):
+            await adapter._database.dialect.transact(fails, limit=5)
+    await adapter.push([envelope()])
+    assert len(await claim(adapter, 10)) == 1
 
 
 async def test_an_urgent_job_comes_first_while_others_wait(adapter: DatabaseAdapter) -> None:

@@ -18,36 +18,34 @@ _LARGEST: Final = 1_000_000
 class MysqlClient:
     """`nimbusq_database.client.Client`. A list travels as JSON where its parameter says so.
 
-    counts: the connection counts rows that were changed, not those that were found (SQLAlchemy has it set so), and
-    can tell how many an insert has stored. named_locks: locks were asked for that are the session's, to be let go
-    of after the transaction.
+    begins: a transaction begins with the first statement, and in its round trip. counts: the connection counts rows
+    that were changed, not those that were found (SQLAlchemy has it set so), and can tell how many an insert has
+    stored. named_locks: locks were asked for that are the session's, to be let go of after the transaction.
     """
 
-    __slots__ = ("_connection", "_counts", "named_locks")
+    __slots__ = ("_connection", "_counts", "_opening", "named_locks")
 
-    def __init__(self, connection: Any, *, counts: bool = True) -> None:
+    def __init__(self, connection: Any, *, begins: bool = False, counts: bool = True) -> None:
         self._connection = connection
+        self._opening = "begin;" if begins else ""
         self._counts = counts
         self.named_locks = False
 
     async def fetch(self, parts: Sequence[Part], parameters: Mapping[str, Any]) -> Sequence[Row]:
-        rows: Sequence[Row] = ()
         async with self._connection.cursor() as cursor:
-            for part in parts:
-                self.named_locks = self.named_locks or "get_lock(" in part.text
-                await cursor.execute(*bound(part, parameters))
-                if cursor.description and not rows:
-                    names = [column[0] for column in cursor.description]
-                    rows = [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
-        return rows
+            await self._ask(cursor, *_together(parts, parameters))
+            while not cursor.description and await cursor.nextset():
+                pass
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
 
     async def execute(self, parts: Sequence[Part], parameters: Mapping[str, Any]) -> int:
-        count = 0
         async with self._connection.cursor() as cursor:
-            for part in parts:
-                await cursor.execute(*bound(part, parameters))
-                count = cursor.rowcount
-        return count
+            await self._ask(cursor, *_together(parts, parameters))
+            while await cursor.nextset():
+                pass
+            count: int = cursor.rowcount
+            return count
 
     async def insert(
         self, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
@@ -58,11 +56,32 @@ class MysqlClient:
         count = 0
         async with self._connection.cursor() as cursor:
             for before in first:
-                await cursor.execute(before.text)
+                await self._ask(cursor, before.text)
             for chunk in _chunks([cursor.mogrify(values, {**shared, **_hexed(row)}) for row in rows]):
-                await cursor.execute(head + ",".join(chunk) + tail)
+                await self._ask(cursor, head + ",".join(chunk) + tail)
                 count += cursor.rowcount
         return count if self._counts else 0
+
+    async def _ask(self, cursor: Any, text: str, values: Mapping[str, Any] | None = None) -> None:
+        """Run a text's statements in one round trip; the cursor has the answer to the first one then. Both clients
+        let a text have several."""
+        opening, self._opening = self._opening, ""
+        self.named_locks = self.named_locks or "get_lock(" in text
+        await cursor.execute(opening + text, values)
+        if opening:
+            await cursor.nextset()
+
+
+def _together(parts: Sequence[Part], parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """The parts of a statement as one text, and its arguments."""
+    if len(parts) == 1:
+        return bound(parts[0], parameters)
+    texts, values = list[str](), dict[str, Any]()
+    for part in parts:
+        text, own = bound(part, parameters)
+        texts.append(text)
+        values |= own or {}
+    return ";".join(texts), values or None
 
 
 def bound(part: Part, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:

@@ -130,7 +130,7 @@ class MysqlDialect:
     async def _repeat(self, work: Work[T], limit: float, *, begin: bool) -> T:
         async def once(attempt: Attempt) -> T:
             async with self._connections.one(attempt.until) as connection:
-                client = MysqlClient(connection)
+                client = MysqlClient(connection, begins=begin)
                 try:
                     answer = await (_transact(connection, client, work, attempt) if begin else work(client))
                 except BaseException as error:
@@ -146,7 +146,6 @@ class MysqlDialect:
 
 
 async def _transact(connection: Any, client: MysqlClient, work: Work[T], attempt: Attempt) -> T:
-    await connection.begin()
     try:
         answer = await work(client)
     except BaseException as error:
