@@ -6,8 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from nimbusq.driver import Adapter, Claim, Claimed, Lane, PutBack, Settlement, Want, to_its_end
 from nimbusq.errors import NimbusqError, StoreError
@@ -75,6 +75,8 @@ class ClaimLoop:
         """Claim until stopped. Ends with an error only when claiming fails for reasons of our own."""
         pace = Pace()
         while not self._stop.is_set():
+            if not self._more:
+                await asyncio.sleep(0)  # runs that have just begun come first: the next claim is in no hurry
             if not await self._room() or self._stop.is_set():
                 continue
             try:
@@ -158,23 +160,24 @@ class ClaimLoop:
         return Claimed(lost=claimed.lost)
 
     async def _wait_and_claim(self, want: Want) -> Claimed:
-        """A queue that was full for this call and is not any more ends the waiting, too."""
-        claiming = asyncio.create_task(self._adapter.claim(want), name="nimbusq-claim")
-        interrupts: list[asyncio.Task[Any]] = [asyncio.create_task(self._stop.wait(), name="nimbusq-stop")]
-        if want.limit and not all(lane.limit for lane in want.lanes):
-            interrupts.append(asyncio.create_task(self._slots.opened(want.lanes), name="nimbusq-opened"))
-        if self._shared and want.limit:
-            interrupts.append(asyncio.create_task(self._slots.shrunk(want.limit), name="nimbusq-shrunk"))
+        """What ends the waiting cancels the call, which by its contract loses nothing by that."""
+        waiting = asyncio.timeout(None)
         try:
-            await asyncio.wait({claiming, *interrupts}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            with suppress(Exception):  # a claim that failed brought nothing to hand back
-                await self._hand_back(await _ended(claiming))
+            async with waiting:
+                with self._slots.watched(partial(self._end_waiting, waiting, want)):
+                    return await self._adapter.claim(want)
+        except TimeoutError:
+            if waiting.expired():
+                return Claimed()
             raise
-        finally:
-            for interrupt in interrupts:
-                interrupt.cancel()
-        return await _ended(claiming)
+
+    def _end_waiting(self, waiting: asyncio.Timeout, want: Want) -> None:
+        """If there is a reason to: a stop, a queue that was full for this call and is not any more, or a slot that
+        another adapter's loop took."""
+        opened = want.limit and self._slots.opened(want.lanes)
+        taken = self._shared and self._slots.free < want.limit
+        if (opened or taken or self._stop.is_set()) and not waiting.expired():
+            waiting.reschedule(asyncio.get_running_loop().time())
 
     async def _hand_back(self, claimed: Claimed) -> None:
         if not claimed.claims:
@@ -214,11 +217,3 @@ class ClaimLoop:
                 await self._stop.wait()
         except TimeoutError:
             pass
-
-
-async def _ended(claiming: asyncio.Task[Claimed]) -> Claimed:
-    """What the call brought. One that still waits is cancelled; what it claims all the same is not lost."""
-    if not claiming.done():
-        claiming.cancel()
-        await asyncio.wait({claiming})
-    return Claimed() if claiming.cancelled() else claiming.result()

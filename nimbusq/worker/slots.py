@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from nimbusq.driver import Lane
@@ -36,7 +37,7 @@ class Slots:
         self._rates = {queue: limit.of_queue(queue) for queue, limit in rates.items()}
         self._taken: Counter[str] = Counter()
         self._changed = asyncio.Event()
-        self._took = asyncio.Event()
+        self._watchers: list[Callable[[], None]] = []
 
     def lanes(self) -> tuple[Lane, ...]:
         """What may be claimed now, queue by queue; a queue without a free slot has limit 0."""
@@ -49,29 +50,32 @@ class Slots:
     def nudge(self) -> None:
         """Let whoever waits look again."""
         self._changed.set()
+        self._tell()
 
     def take(self, queue: str) -> None:
         self._taken[queue] += 1
         self.free -= 1
-        self._took.set()
+        self._tell()
 
     def give_back(self, queue: str) -> None:
         self._taken[queue] -= 1
         self.free += 1
-        self._changed.set()
+        self.nudge()
 
-    async def opened(self, lanes: Sequence[Lane]) -> None:
-        """Wait until a queue that had no free slot in `lanes` has one."""
-        full = [lane.queue for lane in lanes if lane.limit <= 0]
-        while not any(lane.limit > 0 for lane in self.lanes() if lane.queue in full):
-            self._changed.clear()
-            await self._changed.wait()
+    def opened(self, lanes: Sequence[Lane]) -> bool:
+        """Whether a queue that had no free slot in `lanes` has one now."""
+        full = {lane.queue for lane in lanes if lane.limit <= 0}
+        return bool(full) and any(lane.limit > 0 for lane in self.lanes() if lane.queue in full)
 
-    async def shrunk(self, limit: int) -> None:
-        """Wait until fewer than `limit` slots are free."""
-        while self.free >= limit:
-            self._took.clear()
-            await self._took.wait()
+    @contextmanager
+    def watched(self, look: Callable[[], None]) -> Iterator[None]:
+        """Have `look` called now, and whenever a slot is taken or given back, or somebody nudges."""
+        self._watchers.append(look)
+        try:
+            look()
+            yield
+        finally:
+            self._watchers.remove(look)
 
     async def changed(self, timeout: float) -> None:
         """Wait until a slot is given back, at most `timeout` seconds."""
@@ -81,3 +85,7 @@ class Slots:
                 await self._changed.wait()
         except TimeoutError:
             pass
+
+    def _tell(self) -> None:
+        for look in self._watchers:
+            look()

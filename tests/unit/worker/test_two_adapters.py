@@ -55,3 +55,29 @@ async def test_both_together_take_no_more_than_the_slots() -> None:
         events = await adapter.audit()
         assert check(events) == []
         assert sum(event == "done" for event, *_ in events) == 20
+
+
+async def test_a_loop_that_waits_asks_for_no_slot_that_the_other_took() -> None:
+    recorders = [Recorder(SyncAdapter(inline=False)), Recorder(SyncAdapter(inline=False))]
+    carrier, store = recorders
+    running, leave = asyncio.Event(), asyncio.Event()
+
+    class Held(Job):
+        async def handle(self) -> None:
+            running.set()
+            await leave.wait()
+
+    manager = Manager(cast("Adapter", carrier), store=cast("Adapter", store))
+    async with manager:
+        worker = Worker(manager, concurrency=3)
+        working = asyncio.create_task(worker.run())
+        await until(lambda: bool(carrier.wants and store.wants))
+        await dispatch(Held()).unique("k").send()  # into the store
+        await until(running.is_set)
+        await until(lambda: carrier.wants[-1].limit == 2)
+        assert [want.limit for want in carrier.wants] == [3, 2], (
+            "the wait for three was ended, and counted anew"
+        )
+        leave.set()
+        worker.stop()
+        await working
