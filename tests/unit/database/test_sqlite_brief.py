@@ -146,6 +146,20 @@ async def test_the_loops_other_tasks_have_their_turns(adapter: DatabaseAdapter) 
     assert turns >= 50
 
 
+async def test_what_others_commit_is_seen_behind_a_brief_push_of_ones_own(
+    adapter: DatabaseAdapter, tmp_path: Path
+) -> None:
+    """Both are on one connection, whose own commits do not count."""
+    near = dialect(adapter)._near
+    assert near is not None
+    first = near.version()
+    await adapter.push([envelope()])
+    assert near.version() == first
+    async with opened(f"sqlite:///{tmp_path}/jobs.db"):
+        await adapter.push([envelope()])
+    assert near.version() != first
+
+
 async def test_one_cancelled_before_its_turn_stores_nothing(adapter: DatabaseAdapter) -> None:
     pushing = asyncio.create_task(adapter.push([envelope()]))
     await asyncio.sleep(0)
