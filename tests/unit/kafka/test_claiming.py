@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,23 +15,27 @@ from nimbusq.driver import Claim, Ending, Lane, Want
 from nimbusq.envelope import Envelope
 from nimbusq_kafka.broker_clock import BrokerClock
 from nimbusq_kafka.claiming import Claimer
-from nimbusq_kafka.hands import Hands
+from nimbusq_kafka.hands import Hands, Stage
 from nimbusq_kafka.news import News
 from nimbusq_kafka.partition import Partition
 from nimbusq_kafka.window import Window
 
 
 class Committer:
-    """Every commit succeeds; which partitions were in it."""
+    """Every commit succeeds; which partitions were in it, and what happens while the next one is under way."""
 
     def __init__(self) -> None:
         self.touched: list[set[int]] = []
+        self.meanwhile: Callable[[], None] | None = None
 
     def touch(self, *partitions: Partition) -> None:
         self.touched.append({partition.tp.partition for partition in partitions})
 
     async def covered(self) -> None:
         await asyncio.sleep(0)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
 
 
 class Bench:
@@ -43,7 +47,8 @@ class Bench:
         member: Any = SimpleNamespace(
             committer=self.committer, news=News(), appetite=News(), ready_partitions=lambda _: self.partitions
         )
-        self.claimer = Claimer(member, Hands(), BrokerClock(SystemClock()))
+        self.hands = Hands()
+        self.claimer = Claimer(member, self.hands, BrokerClock(SystemClock()))
 
     def _partition(self, number: int, count: int) -> Partition:
         partition = Partition(TopicPartition("t", number), "q", None, Window(0))
@@ -103,8 +108,26 @@ async def test_endings_take_no_slot_and_are_50_at_most() -> None:
     (partition,) = bench.partitions
     for offset in range(60):
         partition.window.lost[offset] = 4  # as often as the job may run
-    first = await bench.claim_all("a", 5)
+    first = await bench.claim_all("a", 70)
     assert [claim.ending for claim in first] == [Ending.LOST] * 50
     second = await bench.claim_all("b", 5)
     assert [claim.ending for claim in second] == [Ending.LOST] * 10 + [None] * 5
     assert [claim.receipt.offset for claim in second] == list(range(50, 65))
+
+
+async def test_what_a_rebalance_voids_during_its_commit_is_not_handed_out() -> None:
+    bench = Bench(10)
+    voided: list[Claim] = []
+
+    def void() -> None:
+        holds = bench.hands.at(Stage.CLAIMED)
+        voided.extend(hold.claim for hold in holds)
+        bench.claimer.void(holds)
+
+    bench.committer.meanwhile = void
+    claims = await bench.claim_all("a", 3)
+    assert [claim.receipt.offset for claim in voided] == [0, 1, 2]
+    assert [claim.receipt.offset for claim in claims] == [0, 1, 2], "claimed anew, and committed anew"
+    assert not {id(claim) for claim in claims} & {id(claim) for claim in voided}
+    assert all(bench.hands.holds(claim) for claim in claims)
+    assert len(bench.committer.touched) == 5, "a claim, three voids, a claim"
