@@ -17,7 +17,9 @@ from nimbusq.driver import Claim, Lane, Outcome, PutBack, Retry, Settlement, Wan
 from nimbusq.ids import new_token
 from nimbusq.manager import Manager
 from nimbusq.worker.aftermath import Aftermath
-from nimbusq.worker.execute import conclude, ended_unrun, execute, interrupted
+from nimbusq.worker.conclude import conclude
+from nimbusq.worker.decide import ended_unrun, interrupted
+from nimbusq.worker.execute import execute
 from nimbusq.worker.processes import Processes
 from nimbusq.worker.run import Cut, Run, Surroundings
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from nimbusq.driver import Claim, Done, Outcome, Settled, Settlement, SettleStatus
 from nimbusq.worker.aftermath import Aftermath
-from nimbusq.worker.execute import decide, ended_unrun, execute, time_limit
+from nimbusq.worker.decide import decide, ended_unrun, time_limit
+from nimbusq.worker.execute import execute
 from nimbusq.worker.run import Cut, Run
 from nimbusq.worker.shutdown import watch
 from nimbusq.worker.slots import Slots

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from nimbusq.driver import Adapter, Done, Outcome, Settled, Settlement, Stores
 from nimbusq.errors import StoreFull, StoreUnavailable
 from nimbusq.worker.aftermath import Aftermath
-from nimbusq.worker.execute import conclude
+from nimbusq.worker.conclude import conclude
 from nimbusq.worker.pace import Pace
 from nimbusq.worker.run import Run
 

@@ -9,7 +9,7 @@ import pytest
 from nimbusq import Fail, Job, JobCancelled, JobFailed, Release, ResultExpired, current_job, dispatch, job
 from nimbusq.envelope import VERSION
 from nimbusq.retry import Backoff
-from nimbusq.worker.execute import PATIENCE_FOR_UNKNOWN
+from nimbusq.worker.decide import PATIENCE_FOR_UNKNOWN
 from tests.unit.worker.bench import Bench, Diary, until
 
 
