@@ -16,11 +16,12 @@ from nimbusq.chain import Chain
 from nimbusq.clock import SystemClock
 from nimbusq.context import find_job
 from nimbusq.driver import Added, BatchState, BatchUpdate, Jobs, NewBatch, Pushed
-from nimbusq.envelope import Callback, Envelope, check_name
+from nimbusq.envelope import Callback, Envelope
 from nimbusq.errors import BatchNotFound, InvalidOption, NimbusqError
 from nimbusq.ids import derived_id, new_id
 from nimbusq.jobs import Job
 from nimbusq.manager import Manager, get_manager
+from nimbusq.names import check_name
 from nimbusq.options import check_priority, check_queue, check_retries
 from nimbusq.receipt import cancel
 from nimbusq.registry import registry

@@ -10,11 +10,12 @@ from typing import Any, Generic, Never, ParamSpec, Protocol, TypeGuard, TypeVar,
 
 from nimbusq.bridge import refuse_in_loop, wait_for
 from nimbusq.building import AS_IT_IS, Asked, OnDuplicate, build, overlap_of, receipt_for
-from nimbusq.envelope import Rate, check_key
+from nimbusq.envelope import Rate
 from nimbusq.errors import InvalidJob, InvalidOption, NoManager
 from nimbusq.ids import new_id
 from nimbusq.jobs import FunctionJob, Job
 from nimbusq.manager import Manager, find_manager
+from nimbusq.names import check_key
 from nimbusq.options import check_priority, check_queue, check_retries, check_tags
 from nimbusq.receipt import Receipt
 from nimbusq.retry import seconds

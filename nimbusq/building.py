@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from nimbusq.driver import Pushed
-from nimbusq.envelope import Callback, Envelope, Overlap, Rate, Unique, check_key, copy_of, envelope_of
+from nimbusq.envelope import Callback, Envelope, Overlap, Rate, Unique, copy_of, envelope_of
 from nimbusq.errors import DuplicateJob, InvalidJob, InvalidOption
 from nimbusq.ids import new_id
 from nimbusq.jobs import Job, result_decoder
 from nimbusq.keys import unique_key
 from nimbusq.manager import Manager, Sent
+from nimbusq.names import check_key
 from nimbusq.options import check_tags
 from nimbusq.receipt import Receipt
 from nimbusq.retry import seconds

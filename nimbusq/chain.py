@@ -9,11 +9,12 @@ from nimbusq.builder import Dispatch
 from nimbusq.building import build
 from nimbusq.callbacks import AnyCallback, CallbackJob, call_in_process, callback_envelope, disarm, taken
 from nimbusq.calling import call_to_its_end
-from nimbusq.envelope import Callback, ChainRest, Envelope, check_name
+from nimbusq.envelope import Callback, ChainRest, Envelope
 from nimbusq.errors import InvalidOption, JobFailed
 from nimbusq.ids import derived_id, new_id
 from nimbusq.jobs import Job
 from nimbusq.manager import Manager, get_manager
+from nimbusq.names import check_name
 from nimbusq.options import check_queue
 from nimbusq.registry import registry
 

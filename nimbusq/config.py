@@ -10,9 +10,9 @@ from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, fiel
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from nimbusq.driver import DriverSettings
-from nimbusq.envelope import check_name
 from nimbusq.errors import ConfigError
 from nimbusq.limit import RateLimit
+from nimbusq.names import check_name
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

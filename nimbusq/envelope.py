@@ -25,52 +25,13 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from nimbusq import header as headers
-from nimbusq.errors import InvalidName, InvalidUniqueKey
+from nimbusq.names import shown
 
 VERSION: Final = 1
 """The version of the wire form that this module writes, and the greatest that it reads."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _quoted = json.encoder.encode_basestring
-
-
-def check_name(kind: str, name: object) -> str:
-    """Return `name` if it fits the one grammar for queues, jobs, batches, chains and schedules.
-
-    Raises InvalidName otherwise; `kind` says in the message what was named.
-    """
-    if isinstance(name, str) and _NAME.fullmatch(name):
-        return name
-    raise InvalidName(
-        f"{kind} name {_shown(name)} is not allowed: "
-        "use 1 to 64 of A-Z a-z 0-9 _ . - and begin with a letter or digit."
-    )
-
-
-def check_key(kind: str, key: object) -> str:
-    """Return `key` if it obeys Cyclone's key rules: non-empty, valid UTF-8, no NUL, at most 256 bytes.
-
-    An empty key would be one global lock for that kind of job. Raises InvalidUniqueKey.
-    """
-    if not isinstance(key, str):
-        raise InvalidUniqueKey(f"the {kind} key must be a str, not {type(key).__name__}.")
-    if not key:
-        raise InvalidUniqueKey(f"the {kind} key is empty: every empty key would be the same key.")
-    if "\0" in key:
-        raise InvalidUniqueKey(f"the {kind} key has a NUL character.")
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError:
-        raise InvalidUniqueKey(f"the {kind} key is not valid UTF-8 (a lone surrogate).") from None
-    if size > 256:
-        raise InvalidUniqueKey(f"the {kind} key has {size} bytes; at most 256 are allowed.")
-    return key
-
-
-def _shown(name: object) -> str:
-    text = ascii(name)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def digest(name: str, key: str) -> str:
@@ -344,7 +305,7 @@ def _decode(raw: bytes, line: bytes, body: bytes) -> Envelope | Unreadable:
         return Unreadable(raw=raw, error=f"the header is a JSON {type(header).__name__}, not an object")
     version = header.get("v")
     if type(version) is not int or version < 1:
-        return Unreadable(raw=raw, error=f"the header has no version: v={_shown(version)}")
+        return Unreadable(raw=raw, error=f"the header has no version: v={shown(version)}")
     try:
         envelope = _from_header(header, body)
     except (TypeError, ValueError, KeyError, AttributeError) as error:

@@ -6,8 +6,8 @@ import contextlib
 import hashlib
 import json
 
-from nimbusq.envelope import check_key
 from nimbusq.jobs import Job
+from nimbusq.names import check_key
 
 LOCK_KEY = "unique:"
 """Before the digest of a unique lock in the Locker's key space; its holder is the job's id."""

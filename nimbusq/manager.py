@@ -17,10 +17,11 @@ from nimbusq.clock import Clock, SystemClock
 from nimbusq.codec import Codec, JsonCodec
 from nimbusq.config import Settings
 from nimbusq.driver import Adapter, Depth, Pushed, Stores
-from nimbusq.envelope import Envelope, check_name
+from nimbusq.envelope import Envelope
 from nimbusq.errors import ConfigError, NoManager, PayloadTooLarge, UnsupportedByDriver
 from nimbusq.loading import cleartext_host, load_adapter
 from nimbusq.middleware import Middleware, Stack
+from nimbusq.names import check_name
 from nimbusq.observe import Observer, Observers
 from nimbusq.registry import Registry
 from nimbusq.registry import registry as all_jobs

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-from nimbusq.envelope import check_name
 from nimbusq.errors import InvalidOption
+from nimbusq.names import check_name
 from nimbusq.retry import Delays, check_delays, seconds
 
 RunsIn = Literal["loop", "thread", "process"]

@@ -8,9 +8,10 @@ from typing import Any, Final
 from nimbusq.builder import Dispatch
 from nimbusq.calling import call
 from nimbusq.driver import Locker
-from nimbusq.envelope import check_key, digest
+from nimbusq.envelope import digest
 from nimbusq.jobs import Job
 from nimbusq.manager import Manager, get_manager
+from nimbusq.names import check_key
 
 LOOK_EVERY: Final = 0.05
 

@@ -16,11 +16,12 @@ from nimbusq.building import Asked, build
 from nimbusq.callbacks import CallbackJob, taken
 from nimbusq.cron import Cron, Every, Timetable
 from nimbusq.driver import Locker, Pushed, Schedules, ScheduleState
-from nimbusq.envelope import Envelope, Unique, check_name
+from nimbusq.envelope import Envelope, Unique
 from nimbusq.errors import InvalidOption, JobNotFound, StoreError
 from nimbusq.ids import derived_id, new_id
 from nimbusq.jobs import Job
 from nimbusq.manager import Manager, get_manager
+from nimbusq.names import check_name
 from nimbusq.retry import seconds
 
 log = logging.getLogger("nimbusq.scheduler")

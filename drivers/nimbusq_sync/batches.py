@@ -73,9 +73,10 @@ class MemoryBatches:
         state = self._state
         with state.lock:
             now = state.now()
-            batch = self._open(batch_id, now, by_producer=offset is not None)
+            batch = self._known(batch_id, now)
             if offset is not None and offset < batch.mark:
                 return Added(batch.mark)
+            _check_open(batch, by_producer=offset is not None)
             if offset is not None and offset > batch.mark:
                 raise InvalidOption(
                     f"batch {batch_id} has {batch.mark} members of its producer, not {offset}: "
@@ -146,14 +147,6 @@ class MemoryBatches:
             raise _not_found(batch_id)
         return batch
 
-    def _open(self, batch_id: str, now: float, *, by_producer: bool) -> Batch:
-        batch = self._known(batch_id, now)
-        if batch.finished_at is not None:
-            raise InvalidOption(f"batch {batch_id} has finished: nothing can be added to it.")
-        if by_producer and batch.sealed:
-            raise InvalidOption(f"batch {batch_id} is sealed: only its own jobs can add to it.")
-        return batch
-
     def _add_one(self, batch: Batch, envelope: Envelope, now: float) -> Pushed:
         """Push a member, unless the batch has or had it."""
         if envelope.member_id in batch.known:
@@ -168,3 +161,10 @@ def _not_found(batch_id: str) -> BatchNotFound:
     return BatchNotFound(
         f"batch {batch_id} is unknown, or its record has expired (7 days after its last update)"
     )
+
+
+def _check_open(batch: Batch, *, by_producer: bool) -> None:
+    if batch.finished_at is not None:
+        raise InvalidOption(f"batch {batch.new.id} has finished: nothing can be added to it.")
+    if by_producer and batch.sealed:
+        raise InvalidOption(f"batch {batch.new.id} is sealed: only its own jobs can add to it.")

@@ -106,7 +106,8 @@ class BatchStore(Protocol):
         """Push members and add them to the pending set, in one step.
 
         `offset` is how many members the producer has added before; below the stored mark nothing is added and
-        the mark is returned, so that a producer whose reply was lost can continue. None adds from inside a job:
+        the mark is returned, so that a producer whose reply was lost can continue, also where it had sealed the
+        batch already. None adds from inside a job:
         members that the batch has or had are left alone. Raises BatchNotFound, and InvalidOption where the
         batch has finished or is sealed against its producer.
         """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nimbusq.envelope import check_name
 from nimbusq.errors import ConfigError
+from nimbusq.names import check_name
 
 Queues = str | Sequence[str] | Mapping[str, int | None]
 

@@ -11,11 +11,11 @@ from contextvars import copy_context
 from typing import Any, Final
 
 from nimbusq.driver import Adapter, Claimed, WorkerReport
-from nimbusq.envelope import check_name
 from nimbusq.errors import InvalidOption
 from nimbusq.ids import new_id
 from nimbusq.limit import RateLimit
 from nimbusq.manager import Manager, get_manager
+from nimbusq.names import check_name
 from nimbusq.retry import seconds
 from nimbusq.worker.aftermath import Aftermath
 from nimbusq.worker.processes import Processes

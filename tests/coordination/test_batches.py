@@ -393,6 +393,26 @@ async def test_a_producer_whose_store_fails_leaves_the_batch_open_and_may_send_i
         assert [line[3:] for line in here.notes("finally")] == [["50", "0", "0"]]
 
 
+async def test_a_producer_whose_last_reply_is_lost_may_send_it_again_at_any_time(here: Place) -> None:
+    """Sealed, running or finished: sent again under its id, a batch is found as it is and nothing runs twice."""
+    batch_id = new_id()
+
+    def batch() -> Batch:
+        return with_callbacks(Batch([shop.step.bind(f"m{n}") for n in range(3)], id=batch_id))
+
+    async with here.manager() as manager:
+        await batch().send()
+        waiting = (await batch().send()).state
+        assert (waiting.total, waiting.pending) == (3, 3)
+        async with workers(Worker(manager, lease=2)):
+            await here.until(lambda: bool(here.notes("finally")), "the batch's end")
+            again = (await batch().send()).state
+            assert (again.total, again.pending, again.finished) == (3, 0, True)
+            await here.until_empty(manager)
+    assert here.counts("end") == {f"m{n}": 1 for n in range(3)}
+    assert [line[3:] for line in here.notes("finally")] == [["3", "0", "0"]]
+
+
 async def test_idle_workers_do_not_finish_a_batch_that_is_still_filled(
     here: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

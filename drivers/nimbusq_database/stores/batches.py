@@ -32,9 +32,9 @@ class DatabaseBatches:
     async def add(self, batch_id: str, envelopes: Sequence[Envelope], *, offset: int | None = None) -> Added:
         async def body(tx: Transaction) -> Added:
             batch, now = await batches.lock_one(tx, batch_id)
-            _check_open(batch, by_producer=offset is not None)
             if offset is not None and offset < batch.mark:
                 return Added(batch.mark)
+            _check_open(batch, by_producer=offset is not None)
             if offset is not None and offset > batch.mark:
                 raise InvalidOption(
                     f"batch {batch_id} has {batch.mark} members of its producer, not {offset}: "

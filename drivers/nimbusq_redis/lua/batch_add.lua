@@ -7,21 +7,20 @@
 -- returns  {'unknown'}, {'finished'}, {'sealed'}, {'gap', mark}, {'known', mark} where the offset is below the mark,
 --          or {'added', mark, then for each member '' or the ref of the job that holds its unique key}
 --
--- Twice    members that the batch has or had are left alone.
+-- Twice    members that the batch has or had are left alone, whether it is sealed or finished by now or not.
 
 local batch = open_batch(ARGV[2])
+local offset = tonumber(ARGV[3])
 if not batch then
   return { 'unknown' }
+elseif offset and offset < batch.mark then
+  return { 'known', batch.mark }
 elseif batch.finished ~= '' then
   return { 'finished' }
-end
-local offset = tonumber(ARGV[3])
-if offset then
-  if batch.sealed == '1' then
-    return { 'sealed' }
-  elseif offset ~= batch.mark then
-    return { offset < batch.mark and 'known' or 'gap', batch.mark }
-  end
+elseif offset and batch.sealed == '1' then
+  return { 'sealed' }
+elseif offset and offset > batch.mark then
+  return { 'gap', batch.mark }
 end
 
 -- All in one call, which keeps their order.

@@ -111,6 +111,21 @@ class BatchSuite:
         assert counters(await state_of(hands, batch_id)) == (2, 2, 0)
 
     @needs("batches")
+    async def test_a_producer_that_sends_a_sealed_batch_again_finds_all_of_it(self, hands: Hands) -> None:
+        """The reply to its seal was lost: whatever has become of the batch, there is nothing left to do."""
+        batch_id = await open_batch(hands, 2)
+        sent = members(hands, batch_id, 2)
+        await store_of(hands).seal(batch_id)
+        for ended in range(3):
+            again = await store_of(hands).add(batch_id, sent, offset=0)
+            assert (again.mark, list(again.pushed)) == (2, [])
+            update = await store_of(hands).seal(batch_id)
+            assert (update.state.sealed, update.state.pending, update.finished) == (True, 2 - ended, False)
+            if ended < 2:
+                member = sent[ended].id
+                await store_of(hands).record(BatchRecord(batch_id=batch_id, member=member, failed=False))
+
+    @needs("batches")
     async def test_a_finished_batch_takes_no_more_members(self, hands: Hands) -> None:
         batch_id = await open_batch(hands, 0)
         await store_of(hands).seal(batch_id)
