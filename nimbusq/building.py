@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from nimbusq.driver import Pushed
-from nimbusq.envelope import Callback, Envelope, Overlap, Rate, Unique, copy_of, envelope_of
+from nimbusq.envelope import Callback, Envelope, Overlap, Rate, Unique, copy_of, envelope_of, template_of
 from nimbusq.errors import DuplicateJob, InvalidJob, InvalidOption
 from nimbusq.ids import new_id
 from nimbusq.jobs import Job, result_decoder
@@ -104,9 +104,7 @@ def _template(model: type[Job]) -> Envelope | None:
     hook of the class may."""
     if model.tags is not Job.tags or model.overlap_key is not Job.overlap_key:
         return None
-    template = envelope_of(id="", body=b"", **_of_class(model))
-    template.after_id()  # its copies have the header from here
-    return template
+    return template_of(**_of_class(model))
 
 
 @functools.cache

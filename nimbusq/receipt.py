@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
@@ -146,7 +146,7 @@ async def _cancelled(manager: Manager, adapter: Adapter, answer: Claim | Cancel,
     ending = settlement(answer, Cancelled(reason), history=manager.settings.history_limit > 0)
     if adapter is manager.adapter and manager.store is not None and manager.stores.history and ending.history:
         await manager.stores.history.push([ending.history])  # records live beside this adapter
-        ending = replace(ending, history=None)
+        ending = ending._replace(history=None)
     settled = (await adapter.settle([ending]))[0]
     await manager.observers.tell("cancelled", answer, reason)
     if settled.batch is not None and settled.batch.finished:

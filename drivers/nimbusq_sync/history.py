@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nimbusq.driver import HistoryRow
 from nimbusq_sync import paging
@@ -13,7 +12,7 @@ from nimbusq_sync.state import State
 def keep(state: State, row: HistoryRow, now: float) -> None:
     """Insert the row, or replace the one of that id."""
     history, settings = state.history, state.settings
-    history[row.id] = (state.number(), replace(row, finished_at=now))
+    history[row.id] = (state.number(), row._replace(finished_at=now))
     history.move_to_end(row.id)
     while len(history) > settings.history_limit:
         history.popitem(last=False)

@@ -59,8 +59,7 @@ class Ending(Enum):
     """It was put back by its overlap key more often than `max_releases` allows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(NamedTuple):
     """One job in this caller's hands until its lease ends.
 
     attempt: 1 on the first run. releases: times it was put back. fence: rises with every claim of the job.

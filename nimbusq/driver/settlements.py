@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from nimbusq.driver.batches import BatchRecord, BatchUpdate
 from nimbusq.driver.claims import Claim
@@ -76,8 +76,7 @@ class FailedRecord:
     failed_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryRow:
+class HistoryRow(NamedTuple):
     """A job that ended; finished_at is set by the store (epoch seconds), durations are seconds.
 
     error: what went wrong; of a done job, why its result will not be found (any more).
@@ -97,8 +96,7 @@ class HistoryRow:
     finished_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Settlement(NamedTuple):
     """A claim's outcome and all that follows from it, applied in one step or not at all.
 
     push: envelopes of a chain's next link, of callbacks. record: the batch's count. failed, history: records.
@@ -131,8 +129,7 @@ class SettleStatus(Enum):
     """The claim's token is not the job's any more: nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """status, and the batch's update where the settlement recorded into one."""
 
     status: SettleStatus

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from nimbusq.driver import Adapter, Done, Outcome, Settled, Settlement, Stores
@@ -172,4 +171,4 @@ async def keep_records(stores: Stores, settlements: Sequence[Settlement]) -> Non
 def without_records(settlement: Settlement) -> Settlement:
     """What is left for a driver whose records went elsewhere."""
     outcome = Done() if isinstance(settlement.outcome, Done) else settlement.outcome
-    return replace(settlement, outcome=outcome, failed=None, history=None)
+    return settlement._replace(outcome=outcome, failed=None, history=None)

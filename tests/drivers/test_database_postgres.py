@@ -242,7 +242,7 @@ async def test_each_half_of_a_joined_call_is_fenced_by_its_own_token(adapter: Da
     """One settlement holds its job, one has lost it, one was put back by the same token before."""
     await adapter.push([envelope() for _ in range(4)])
     claims = await claim(adapter, limit=3)
-    lost = replace(claims[1], token="another")
+    lost = claims[1]._replace(token="another")
     back = Settlement(claim=claims[2], outcome=PutBack(60.0))
     await adapter.settle([back])
     held = [_done(claims[0]), _done(lost), _done(claims[2])]
@@ -296,7 +296,7 @@ async def test_what_is_seldom_told_of_an_end_is_kept(adapter: DatabaseAdapter) -
     assert adapter.stores.history
     rows = {row.id: row for row in (await adapter.stores.history.page())[0]}
     assert set(rows) == {plain.id, marked.id}
-    assert replace(rows[marked.id], finished_at=0.0) == replace(told, error="no\\0 more")
+    assert rows[marked.id]._replace(finished_at=0.0) == told._replace(error="no\\0 more")
     assert (rows[plain.id].state, rows[plain.id].tags, rows[plain.id].worker) == ("done", (), "w")
 
 

@@ -159,7 +159,7 @@ async def test_a_claim_is_held_until_it_is_settled(env: KafkaEnv) -> None:
     claim = await take(env.adapter)
     clone = env.adapter.clone()
     for adapter in (env.adapter, clone):
-        assert await adapter.extend([claim, replace(claim, token="forged")], lease=1.0) == [
+        assert await adapter.extend([claim, claim._replace(token="forged")], lease=1.0) == [
             Renewal.RENEWED,
             Renewal.LOST,
         ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 
 from nimbusq.driver import HistoryRow
 from nimbusq_database.client import Row
@@ -50,5 +49,5 @@ class DatabaseHistory:
 
 
 def _row(row: Row) -> HistoryRow:
-    values = {one.name: row[one.name] for one in fields(HistoryRow)}
+    values = {name: row[name] for name in HistoryRow._fields}
     return HistoryRow(**values | {"tags": tuple(json.loads(row["tags"])), "silenced": bool(row["silenced"])})

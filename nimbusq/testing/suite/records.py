@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from nimbusq.driver import Cancelled, Done, Ended, History, HistoryRow, Results
 from nimbusq.testing.suite.hands import Hands, history_row, new_id
@@ -123,7 +122,7 @@ class RecordSuite:
         )
         await history_of(hands).push([row])
         (kept,) = (await history_of(hands).page())[0]
-        assert replace(kept, finished_at=0.0) == row
+        assert kept._replace(finished_at=0.0) == row
         assert kept.finished_at > 1_000_000_000
 
     @needs("history")
@@ -143,7 +142,7 @@ class RecordSuite:
     async def test_a_row_is_replaced_by_its_id(self, hands: Hands) -> None:
         row = HistoryRow(id=new_id(), queue="a", name="Probe", state="failed", attempt=1)
         await history_of(hands).push([row])
-        await history_of(hands).push([replace(row, state="done", attempt=2)])
+        await history_of(hands).push([row._replace(state="done", attempt=2)])
         (kept,) = (await history_of(hands).page())[0]
         assert (kept.state, kept.attempt) == ("done", 2)
 

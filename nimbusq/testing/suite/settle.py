@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nimbusq.driver import Cancelled, Done, Failed, Outcome, Retry, Settlement, SettleStatus
 from nimbusq.testing.suite.hands import Hands, ids, new_id
 from nimbusq.testing.suite.needs import needs
@@ -56,9 +54,9 @@ class SettleSuite:
     async def test_a_made_up_claim_settles_nothing(self, hands: Hands) -> None:
         await hands.push()
         claim = await hands.take()
-        forged = replace(claim, token=new_id())
+        forged = claim._replace(token=new_id())
         assert (await hands.settle(forged)).status is SettleStatus.LOST
-        unknown = replace(claim, id=new_id())
+        unknown = claim._replace(id=new_id())
         assert (await hands.settle(unknown)).status is SettleStatus.LOST
         await hands.finish(claim)
 
