@@ -17,7 +17,9 @@ class Deadlines:
     def __init__(self) -> None:
         self._limits: set[Limit] = set()
         """Of the calls under way."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._armed_for = 0.0
+        """When the timer goes off, where there is one: uvloop's own does not tell when that is at once."""
 
     def within(self, seconds: float) -> Limit:
         """A context in which the current task may await for so many seconds. Raises TimeoutError."""
@@ -25,21 +27,26 @@ class Deadlines:
 
     def close(self) -> None:
         """Keep no timer; calls under way lose their limits."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._limits.clear()
+        self._disarm()
 
     def add(self, limit: Limit) -> None:
         self._limits.add(limit)
-        if self._timer is None or limit.due < self._timer.when():
+        if self._timer is None or limit.due < self._armed_for:
             self._arm(limit.due)
 
     def discard(self, limit: Limit) -> None:
         self._limits.discard(limit)
 
     def _arm(self, due: float) -> None:
-        self.close()
+        self._disarm()
         self._timer = asyncio.get_running_loop().call_at(due, self._look)
+        self._armed_for = due
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _look(self) -> None:
         self._timer = None

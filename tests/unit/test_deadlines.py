@@ -26,7 +26,7 @@ class Ticker(asyncio.SelectorEventLoop):
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: object, **more: object
-    ) -> asyncio.TimerHandle:  # type: ignore[override]
+    ) -> asyncio.TimerHandle:
         self.timers.append(when - 1000.0)
         return super().call_at(when, callback, *args, **more)  # type: ignore[arg-type]
 
@@ -44,6 +44,17 @@ def ticker() -> Ticker:
 def run(ticker: Ticker, scene: Callable[[], object]) -> None:
     with asyncio.Runner(loop_factory=lambda: ticker) as runner:
         runner.run(scene())  # type: ignore[arg-type]
+
+
+class Curt(Ticker):
+    """As uvloop's: what is due at once gets a handle that does not tell when."""
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: object, **more: object
+    ) -> asyncio.Handle:
+        if when <= self.now:
+            return self.call_soon(callback, *args, **more)  # type: ignore[arg-type]
+        return super().call_at(when, callback, *args, **more)
 
 
 async def forever() -> None:
@@ -174,3 +185,32 @@ def test_closed_it_keeps_no_timer(ticker: Ticker) -> None:
         assert ticker.timers == [5.0, 5.0]
 
     run(ticker, scene)
+
+
+def test_closed_it_cuts_nothing_off_any_more(ticker: Ticker) -> None:
+    """A call of a loop that has ended cannot be: its task takes no cancel."""
+
+    async def scene() -> None:
+        deadlines = Deadlines()
+        left = asyncio.ensure_future(keep(deadlines, forever(), 1.0))
+        await ticker.pass_to(0.0)
+        deadlines.close()
+        later = asyncio.ensure_future(keep(deadlines, forever(), 5.0))
+        await ticker.pass_to(0.0)
+        await ticker.pass_to(5.0)
+        assert isinstance(later.exception(), TimeoutError)
+        assert not left.done()
+
+    run(ticker, scene)
+
+
+def test_a_deadline_that_has_come_already_hinders_no_other() -> None:
+    async def scene() -> None:
+        deadlines = Deadlines()
+        calls = [keep(deadlines, forever(), limit) for limit in (0.0, 0.0, 1.0)]
+        first, second, third = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.wait([first, second])
+        assert [type(call.exception()) for call in (first, second)] == [TimeoutError, TimeoutError]
+        assert not third.done()
+
+    run(Curt(), scene)
