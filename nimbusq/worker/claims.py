@@ -174,9 +174,11 @@ class ClaimLoop:
     def _end_waiting(self, waiting: asyncio.Timeout, want: Want) -> None:
         """If there is a reason to: a stop, a queue that was full for this call and is not any more, or a slot that
         another adapter's loop took."""
+        if waiting.when() is not None:
+            return  # it is under way: to ask for it again would put it off
         opened = want.limit and self._slots.opened(want.lanes)
         taken = self._shared and self._slots.free < want.limit
-        if (opened or taken or self._stop.is_set()) and not waiting.expired():
+        if opened or taken or self._stop.is_set():
             waiting.reschedule(asyncio.get_running_loop().time())
 
     async def _hand_back(self, claimed: Claimed) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -11,6 +14,7 @@ from nimbusq import Job, dispatch, dispatch_many
 from nimbusq.driver import Want
 from nimbusq.errors import ConfigError, InvalidName, InvalidOption, StoreUnavailable
 from nimbusq.limit import RateLimit
+from nimbusq.worker.claims import ClaimLoop
 from nimbusq.worker.queues import parse_queues
 from nimbusq.worker.slots import Slots
 from tests.unit.worker.bench import Bench, happens, until
@@ -337,3 +341,25 @@ async def test_a_rate_that_holds_one_queue_back_makes_the_worker_deaf_to_no_othe
                 await dispatch(Slowed(kind="default")).send()
                 await until(lambda n=n: order.count("default") == n + 1)  # type: ignore[misc]  # n is bound at once
     assert order.count("mail") == 1
+
+
+async def test_a_waiting_claim_is_ended_however_often_slots_change_meanwhile(bench: Bench) -> None:
+    """Each change looks whether the waiting is to end, and must not put off the end that is under way."""
+    slots, loop = Slots(4, {"default": None}, {}), asyncio.get_running_loop()
+    settler: Any = SimpleNamespace(backlog=0, nudge=lambda: None)
+    async with bench.manager:
+        claiming = ClaimLoop(
+            bench.manager.adapter, slots, settler, lease=60.0, take=Mock(), reclaimed=AsyncMock()
+        )
+        ended = asyncio.create_task(claiming.run())
+
+        def change() -> None:
+            if not ended.done():
+                loop.call_soon(change)  # at the front of each pass of the event loop
+                slots.nudge()
+
+        await until(lambda: bool(bench.adapter.wants))
+        claiming.stop()
+        change()
+        async with asyncio.timeout(1.0):
+            await ended
