@@ -46,6 +46,7 @@ def claims(want: Want) -> bool:
 
 
 def wanted(want: Want) -> dict[str, Any]:
+    """The parameters of `claim_plain`."""
     return {
         "token": want.token,
         "lease": want.lease,
@@ -56,6 +57,7 @@ def wanted(want: Want) -> dict[str, Any]:
 
 
 async def taken(tx: Transaction, want: Want, rows: Sequence[Row]) -> Look | None:
+    """What the rows of `claim_plain` say; None if the longer way must be gone."""
     if rows[0]["judge"]:
         return None
     if rows[0]["id"] is None:

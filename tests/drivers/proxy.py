@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit, urlunsplit
 
 
 @dataclass
@@ -32,6 +33,13 @@ class Proxy:
         for writer in writers:
             writer.transport.abort()
         return len(writers)
+
+    def leads_to(self, url: str) -> str:
+        """The URL of this proxy that leads to what `url` names at the server."""
+        parts = urlsplit(url)
+        credentials, at, _ = parts.netloc.rpartition("@")
+        host, port = self.address
+        return urlunsplit(parts._replace(netloc=f"{credentials}{at}{host}:{port}"))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One client's connection, until either side ends it."""

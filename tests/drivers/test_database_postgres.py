@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,8 +36,10 @@ from nimbusq.envelope import Envelope, Overlap, Unique
 from nimbusq.errors import DispatchUncertain, StoreUnavailable
 from nimbusq.ids import new_id
 from nimbusq_database import DatabaseAdapter
+from nimbusq_database.failures import OutcomeUnknown
 from nimbusq_database.postgres import doctor
 from nimbusq_database.postgres.client import PostgresClient
+from tests.drivers.proxy import proxied
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -85,7 +87,7 @@ async def claim(adapter: DatabaseAdapter, *, limit: int = 10, wait: float = 0) -
     return list((await adapter.claim(want)).claims)
 
 
-async def finish(adapter: DatabaseAdapter, claims: list[Claim]) -> int:
+async def finish(adapter: DatabaseAdapter, claims: Sequence[Claim]) -> int:
     """Settle as a worker does; how many held."""
     settled = await adapter.settle([_done(one) for one in claims])
     return sum(one.status is SettleStatus.SETTLED for one in settled)
@@ -203,13 +205,13 @@ async def join(
     adapter: DatabaseAdapter, want: Want, settlements: list[Settlement]
 ) -> tuple[list[Claim], list[SettleStatus]]:
     """Settle while a claim is under way, and claim again at once, as a busy worker does."""
-
-    async def claims() -> list[Claim]:
-        await claim(adapter, limit=0)
-        return list((await adapter.claim(want)).claims)
-
-    claimed, settled = await asyncio.gather(claims(), adapter.settle(settlements))
+    claimed, settled = await asyncio.gather(_claim_twice(adapter, want), adapter.settle(settlements))
     return claimed, [one.status for one in settled]
+
+
+async def _claim_twice(adapter: DatabaseAdapter, want: Want) -> list[Claim]:
+    await claim(adapter, limit=0)
+    return list((await adapter.claim(want)).claims)
 
 
 def wanted(limit: int) -> Want:
@@ -266,6 +268,34 @@ async def test_a_joined_claim_that_is_repeated_brings_the_same_jobs(
     assert repeated == [SettleStatus.LOST] * 2, "they have left"
     assert {one.id for one in again.claims} == {one.id for one in claimed}
     assert {one.id for one in third} == {one.id for one in claimed}
+
+
+async def test_a_reply_that_a_joined_call_has_lost_is_lost_to_both_halves(
+    adapter: DatabaseAdapter, sent: list[str], postgres_url: str, prefix: str
+) -> None:
+    """Each is repeated by its own token, and both were done once."""
+    await adapter.push([envelope() for _ in range(5)])
+    parts = urlsplit(postgres_url)
+    async with (
+        proxied(parts.hostname or "", parts.port or 5432) as proxy,
+        opened(proxy.leads_to(postgres_url), prefix=prefix) as other,
+    ):
+        ends, want = [_done(one) for one in await claim(other, limit=2)], wanted(2)
+        proxy.lose_reply_to = want.token.encode()
+        claimed, settled = await asyncio.gather(
+            _claim_twice(other, want), other.settle(ends), return_exceptions=True
+        )
+        assert (type(claimed), type(settled), proxy.lost) == (OutcomeUnknown, OutcomeUnknown, 1)
+        assert sent == ["claim", "claim", "settle and claim"]
+        again = await other.claim(want)
+        repeated = [one.status for one in await other.settle(ends)]
+    assert repeated == [SettleStatus.LOST] * 2, "they have left"
+    assert adapter.stores.history
+    kept, _ = await adapter.stores.history.page()
+    assert {row.id for row in kept} == {one.claim.id for one in ends}
+    assert len(again.claims) == 2
+    assert await finish(adapter, again.claims) == 2
+    assert len(await claim(adapter)) == 1, "the fifth"
 
 
 async def test_a_joined_claim_that_has_to_be_judged_takes_its_longer_way(

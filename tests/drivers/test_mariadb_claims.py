@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -92,9 +92,7 @@ async def test_a_transaction_begins_with_its_first_statement(
     """A push is an insert and a commit; a claim a look, the jobs, their update and a commit; an end likewise."""
     parts = urlsplit(mysql_url)
     async with proxied(parts.hostname or "", parts.port or 3306) as proxy:
-        host, port = proxy.address
-        there = urlunsplit(parts._replace(netloc=f"{parts.username}:{parts.password}@{host}:{port}"))
-        other = DatabaseAdapter.from_url(there, adapter._database.settings)
+        other = DatabaseAdapter.from_url(proxy.leads_to(mysql_url), adapter._database.settings)
         await other.open()
         counted = []
         for call in (other.push([envelope()]), claim(other, 1)):

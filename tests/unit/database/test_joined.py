@@ -10,7 +10,7 @@ import pytest
 
 from nimbusq.driver import Claim, Claimed, Done, Lane, Settled, Settlement, SettleStatus, Want
 from nimbusq.envelope import Envelope
-from nimbusq.errors import StoreUnavailable
+from nimbusq.errors import StoreError, StoreUnavailable
 from nimbusq_database.claim import Look
 from nimbusq_database.joined import JoinedCalls
 
@@ -145,12 +145,45 @@ async def test_a_store_that_is_away_is_away_for_both() -> None:
     assert store.calls == ["claim 3", "settle 2 and claim 5"]
 
 
-async def test_a_claims_own_trouble_is_not_the_settlements() -> None:
-    store = Store(trouble=ValueError("a bug"))
+async def test_the_trouble_of_one_is_not_the_others() -> None:
+    """Whose it is, shows when each goes by itself."""
+    store = Store(trouble=StoreError("refused"))
     claimed, settled = await work(store, want(3), want(5), settlements=settlements())
-    assert isinstance(claimed, ValueError)
+    assert claimed == Look(Claimed())
     assert settled == [SETTLED] * 2
+    assert store.calls == ["claim 3", "settle 2 and claim 5", "claim 5", "settle 2"]
+
+
+async def test_a_claim_that_is_given_up_leaves_the_settlement_to_go_alone() -> None:
+    store = Store()
+    await store.joined.claim(want(3))
+    settling = asyncio.create_task(store.joined.settle(settlements()))
+    await asyncio.sleep(0)
+    store.gate.clear()
+    claiming = asyncio.create_task(store.joined.claim(want(5)))
+    await asyncio.sleep(0)
+    claiming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    store.gate.set()
+    assert await settling == [SETTLED] * 2
     assert store.calls == ["claim 3", "settle 2 and claim 5", "settle 2"]
+
+
+async def test_a_settlement_that_is_given_up_under_way_cuts_no_claim() -> None:
+    store = Store()
+    await store.joined.claim(want(3))
+    settling = asyncio.create_task(store.joined.settle(settlements()))
+    await asyncio.sleep(0)
+    store.gate.clear()
+    claiming = asyncio.create_task(store.joined.claim(want(5)))
+    await asyncio.sleep(0)
+    settling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await settling
+    store.gate.set()
+    assert await claiming == Look(Claimed())
+    assert store.calls == ["claim 3", "settle 2 and claim 5"]
 
 
 async def test_a_settlement_that_is_given_up_is_not_sent() -> None:
