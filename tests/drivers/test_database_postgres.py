@@ -10,7 +10,6 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -316,9 +315,8 @@ async def test_what_is_seldom_told_of_an_end_is_kept(adapter: DatabaseAdapter) -
         id=marked.id, queue="mail", name="Send", state="cancelled", attempt=1, waited=2.5, duration=0.25,
         error="no\0 more", worker="w", tags=("a", "b"), silenced=True,
     )  # fmt: skip
-    kept = replace(
-        _done(plain), history=replace(told, id=plain.id, state="done", error="", tags=(), silenced=False)
-    )
+    plainly = told._replace(id=plain.id, state="done", error="", tags=(), silenced=False)
+    kept = _done(plain)._replace(history=plainly)
     await adapter.settle(
         [kept, Settlement(claim=marked, outcome=Cancelled("no"), history=told),
          Settlement(claim=silent, outcome=Done())]
