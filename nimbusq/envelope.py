@@ -21,8 +21,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Never
 
 from nimbusq import header as headers
 from nimbusq.names import shown
@@ -108,8 +107,17 @@ class Callback:
     error: str | None = None
 
 
-_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
-"""One for all envelopes: it cannot be changed."""
+class _Empty(dict[str, Any]):
+    """No entries, and none can be added: one is enough for all envelopes. A dict, so that it can be copied and
+    written as JSON, as observers may."""
+
+    def _refuse(self, *_: object, **__: object) -> Never:
+        raise TypeError("an envelope never changes: make another one by dataclasses.replace.")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+
+_EMPTY: Final[Mapping[str, Any]] = _Empty()
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: see `copy_of`

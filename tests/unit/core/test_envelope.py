@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from dataclasses import replace
+import operator
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -292,10 +295,29 @@ def test_envelopes_of_one_kind_share_nothing_that_could_be_changed() -> None:
     assert isinstance(second, Envelope)
     assert (first.id, second.id) == ("a", "b")
     for name in ("trace", "meta", "extra"):
-        with pytest.raises(TypeError):
-            getattr(first, name)["x"] = "y"
+        mapping = getattr(first, name)
+        for change in (
+            lambda it: it.__setitem__("x", "y"),
+            lambda it: it.setdefault("x", "y"),
+            lambda it: it.update(x="y"),
+            lambda it: operator.ior(it, {"x": "y"}),
+        ):
+            with pytest.raises(TypeError, match="never changes"):
+                change(mapping)
         assert getattr(second, name) == {}
     assert decode((PLAIN % ("c", "") + "\n{}").encode()) == Envelope(id="c", name="J", queue="q")
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_an_envelope_can_be_copied(copied: Callable[[Envelope], Envelope]) -> None:
+    envelope = Envelope(id="a", name="J", queue="q")
+    assert copied(envelope) == envelope
+    assert copied(envelope).to_wire() == envelope.to_wire()
+
+
+def test_an_envelope_can_be_written_down() -> None:
+    fields = asdict(Envelope(id="a", name="J", queue="q"))
+    assert (json.dumps(fields["meta"]), fields["trace"], fields["extra"]) == ("{}", {}, {})
 
 
 @pytest.mark.parametrize(
