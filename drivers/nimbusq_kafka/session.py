@@ -130,8 +130,10 @@ class Session:
             self._joined.set_result(None)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(duty, name="nimbusq-kafka") for duty in parts.duties()]
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                self.over = True
+                try:
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                finally:  # also where a duty's error ends the group: nothing is asked of a loop that is about to end
+                    self.over = True
                 for task in tasks:
                     task.cancel()
 
