@@ -42,8 +42,8 @@ class SqliteClient:
             return await self.execute(parts, {**shared, **packed(rows)})
         if self._connection.in_transaction:
             return self._insert_each(part, rows, shared)
-        self._connection.execute("begin immediate")
         with self._connection:
+            self._connection.execute("begin immediate")
             return self._insert_each(part, rows, shared)
 
     def _insert_each(self, part: Part, rows: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> int:

@@ -5,7 +5,8 @@ What could hold the loop for longer is kept away from here:
 
 - another connection that writes: nothing here waits for it, the writer's thread does;
 - the disk: a file whose every commit waits for it has no brief writes, and in the others the thread copies the
-  journal to the file;
+  journal to the file. What is left: when another process has copied it, whoever writes next begins it anew and
+  waits for the disk once, which may be here;
 - a task that sends and sends: the dialect gives the loop's other tasks a turn before each write.
 """
 

@@ -17,9 +17,11 @@ from nimbusq.envelope import ChainRest, Envelope, Unique
 from nimbusq.errors import StoreFull
 from nimbusq.ids import new_id
 from nimbusq_database import DatabaseAdapter
+from nimbusq_database.sqlite.client import SqliteClient
 from nimbusq_database.sqlite.dialect import SqliteDialect
 from nimbusq_database.sqlite.file import SqliteFile
 from nimbusq_database.sqlite.loop_connection import LoopConnection
+from nimbusq_database.statements import Part
 
 
 def envelope(**options: Any) -> Envelope:
@@ -115,12 +117,13 @@ async def test_a_held_slot_is_told_and_a_repeated_push_does_nothing(adapter: Dat
     assert await pending(adapter) == 3 + 1
 
 
+@pytest.mark.parametrize("unique", [None, Unique(key="k")], ids=["one statement", "a transaction"])
 async def test_a_file_that_others_hold_is_left_to_the_thread(
-    adapter: DatabaseAdapter, tmp_path: Path
+    adapter: DatabaseAdapter, tmp_path: Path, unique: Unique | None
 ) -> None:
     holder = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
     holder.execute("begin immediate")
-    sent = envelope()
+    sent = envelope(unique=unique)
     pushing = asyncio.create_task(adapter.push([sent]))
     await asyncio.sleep(0.02)
     assert not pushing.done()
@@ -128,6 +131,27 @@ async def test_a_file_that_others_hold_is_left_to_the_thread(
     holder.close()
     assert [one.id for one in await pushing] == [sent.id]
     assert await pending(adapter) == 3 + 1
+
+
+class Interrupted(sqlite3.Connection):
+    """Ctrl-C comes as soon as a transaction has begun."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        cursor = super().execute(sql, parameters)
+        if sql.startswith("begin"):
+            raise KeyboardInterrupt
+        return cursor
+
+
+def test_an_interrupt_leaves_no_transaction_open() -> None:
+    """Nobody else could write then: the connection is open for as long as the adapter."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, factory=Interrupted)
+    connection.execute("create table t (a)")
+    part = Part("insert into t values (?)", ("a",))
+    with pytest.raises(KeyboardInterrupt):
+        SqliteClient(connection).insert([part], [{"a": 1}], {}).send(None)
+    assert not connection.in_transaction
+    connection.close()
 
 
 async def test_the_loops_other_tasks_have_their_turns(adapter: DatabaseAdapter) -> None:
