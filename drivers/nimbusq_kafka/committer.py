@@ -27,10 +27,10 @@ class Committer:
     Claims and settlements mark their window, `touch` its partition and wait until the marks are `covered`.
     """
 
-    def __init__(self, gate: Gate, owner: bytes, consumer: Callable[[], Any]) -> None:
+    def __init__(self, gate: Gate, owner: bytes, generation: Callable[[], Any]) -> None:
         self._gate = gate
         self._owner = owner
-        self._consumer = consumer
+        self._generation = generation
         self._dirty: dict[Partition, None] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
@@ -102,7 +102,7 @@ class Committer:
         }
         try:
             async with asyncio.timeout(DEADLINE):
-                await self._consumer().commit(offsets)
+                await self._generation().commit(offsets)
         except (CommitFailedError, IllegalStateError) as error:
             refusal = CommitRefused("the group has rebalanced; this worker's claims may be another's now.")
             refusal.__cause__ = error
