@@ -84,6 +84,7 @@ class Link:
         """Connect, and see that somebody answers. Raises StoreUnavailable."""
         if self._server is None:
             self._server = make_server(self._options)
+            self._deadlines = Deadlines()  # of this event loop
             try:
                 await self.run("now")
             except BaseException:
