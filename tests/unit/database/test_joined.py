@@ -154,6 +154,21 @@ async def test_the_trouble_of_one_is_not_the_others() -> None:
     assert store.calls == ["claim 3", "settle 2 and claim 5", "claim 5", "settle 2"]
 
 
+async def test_a_claim_that_fails_while_a_settlement_waits_for_it_leaves_that_to_go_alone() -> None:
+    """As when the adapter is closed meanwhile."""
+    store = Store()
+
+    async def closed(_: Want) -> Look:
+        await store.gate.wait()
+        raise StoreUnavailable("not open")
+
+    store.joined = JoinedCalls(closed, store.settle, store.both)
+    claimed, settled = await work(store, want(3), settlements=settlements())
+    assert str(claimed) == "not open"
+    assert settled == [SETTLED] * 2
+    assert store.calls == ["settle 2"]
+
+
 async def test_a_claim_that_is_given_up_leaves_the_settlement_to_go_alone() -> None:
     store = Store()
     await store.joined.claim(want(3))
