@@ -83,7 +83,7 @@ class DatabaseAdapter:
         self._database = database
         self._pruning = Pruning(database)
         self._pushes = PushGroups(self._push_together, patience=DEADLINE)
-        self._joined = JoinedCalls(self._look, self._settle_ends, self._settle_and_claim)
+        self._joined = self._new_joined()
         self.capabilities = _CAPABILITIES
         self.migrations = Migrations(dialect, statements)
         self.stores = Stores(
@@ -110,6 +110,7 @@ class DatabaseAdapter:
     async def open(self) -> None:
         """Connect. A new SQLite file gets its tables at once; a server gets them by `setup`."""
         await self._database.dialect.open()
+        self._joined = self._new_joined()  # a claim may be expected still in an event loop that has ended
         try:
             if self._database.dialect.creates and not await self.migrations.exists():
                 await self.migrations.up()
@@ -232,6 +233,9 @@ class DatabaseAdapter:
             settled = await self._database.transact(body)
         await self._pruning.in_passing()
         return settled
+
+    def _new_joined(self) -> JoinedCalls:
+        return JoinedCalls(self._look, self._settle_ends, self._settle_and_claim)
 
     async def _settle_plain(self, settlements: Sequence[Settlement]) -> Sequence[Settled]:
         async def body(tx: Transaction) -> Sequence[Settled]:

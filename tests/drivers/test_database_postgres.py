@@ -308,6 +308,32 @@ async def test_a_joined_claim_that_has_to_be_judged_takes_its_longer_way(
     assert sent[:4] == ["claim", "claim", "settle and claim", "claim"]
 
 
+def test_an_adapter_that_is_opened_in_another_loop_waits_for_no_claim_of_the_last_one(
+    postgres_url: str,
+) -> None:
+    prefix = f"p{new_id().replace('-', '')[-20:]}"
+    adapter = DatabaseAdapter.from_url(postgres_url, DriverSettings(prefix=prefix))
+
+    async def claim_when_closed() -> None:
+        with pytest.raises(StoreUnavailable, match="not open"):
+            await claim(adapter)
+
+    async def open_and_settle() -> None:
+        await adapter.setup([])
+        await adapter.open()
+        await adapter.push([envelope()])
+        claims = await claim(adapter, wait=1)
+        async with asyncio.timeout(5.0):
+            assert await finish(adapter, claims) == 1
+        await adapter.migrations.down(0)
+        await adapter.aclose()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(claim_when_closed())
+    loop.close()
+    asyncio.run(open_and_settle())
+
+
 async def test_what_is_seldom_told_of_an_end_is_kept(adapter: DatabaseAdapter) -> None:
     await adapter.push([envelope() for _ in range(3)])
     plain, marked, silent = await claim(adapter)
