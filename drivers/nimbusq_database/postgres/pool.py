@@ -43,6 +43,7 @@ class Connections:
     async def open(self) -> None:
         """Nothing is connected before it is needed."""
         self._open = True
+        self._deadlines = Deadlines()  # of this loop: an earlier one may have ended without a close
         self._slots = asyncio.Semaphore(self._address.pool_size)
 
     async def aclose(self) -> None:
