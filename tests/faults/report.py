@@ -90,7 +90,8 @@ def figures(evidence: Evidence, begun_at: float, healed_at: float, drained_at: f
 def missing(report: Report, *, has_server: bool) -> list[str]:
     """Faults that have not hit: without them a clean verdict says nothing."""
     kills = report.plan.kills
-    wanted = {"leases expired": kills // 2, "leases lost by live workers": kills // 20}
+    # A worker that was frozen may hold nothing at that moment: a storm of a minute can do without such a loss.
+    wanted = {"leases expired": kills // 2, "leases lost by live workers": kills // 40}
     wanted |= {
         name: least for name, least in report.plan.least.items() if has_server or name not in OF_SERVERS
     }
