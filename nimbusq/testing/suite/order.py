@@ -22,9 +22,9 @@ class OrderSuite:
 
     @needs("priorities")
     async def test_priority_one_comes_first(self, hands: Hands) -> None:
-        sent = {priority: await hands.push(priority=priority) for priority in (10, 5, 1, 9, 2)}
-        claimed = [(await hands.take(limit=1)).id for _ in range(5)]
-        assert claimed == [sent[priority].id for priority in (1, 2, 5, 9, 10)]
+        sent = {priority: await hands.push(priority=priority) for priority in (10, 6, 5, 4, 1, 9)}
+        claimed = [(await hands.take(limit=1)).id for _ in range(6)]
+        assert claimed == [sent[priority].id for priority in (1, 4, 5, 6, 9, 10)]
 
     @needs("priorities")
     async def test_equal_priorities_keep_their_order(self, hands: Hands) -> None:

@@ -169,14 +169,20 @@ async def test_a_claim_that_fails_while_a_settlement_waits_for_it_leaves_that_to
     assert store.calls == ["settle 2"]
 
 
-async def test_a_claim_that_is_given_up_leaves_the_settlement_to_go_alone() -> None:
-    store = Store()
+async def joined_under_way(store: Store) -> tuple[asyncio.Task[Sequence[Settled]], asyncio.Task[Look]]:
+    """A settlement and a claim in one statement, which is not answered before the gate opens."""
     await store.joined.claim(want(3))
     settling = asyncio.create_task(store.joined.settle(settlements()))
     await asyncio.sleep(0)
     store.gate.clear()
     claiming = asyncio.create_task(store.joined.claim(want(5)))
     await asyncio.sleep(0)
+    return settling, claiming
+
+
+async def test_a_claim_that_is_given_up_leaves_the_settlement_to_go_alone() -> None:
+    store = Store()
+    settling, claiming = await joined_under_way(store)
     claiming.cancel()
     with pytest.raises(asyncio.CancelledError):
         await claiming
@@ -187,12 +193,7 @@ async def test_a_claim_that_is_given_up_leaves_the_settlement_to_go_alone() -> N
 
 async def test_a_settlement_that_is_given_up_under_way_cuts_no_claim() -> None:
     store = Store()
-    await store.joined.claim(want(3))
-    settling = asyncio.create_task(store.joined.settle(settlements()))
-    await asyncio.sleep(0)
-    store.gate.clear()
-    claiming = asyncio.create_task(store.joined.claim(want(5)))
-    await asyncio.sleep(0)
+    settling, claiming = await joined_under_way(store)
     settling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await settling
