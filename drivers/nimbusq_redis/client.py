@@ -6,7 +6,6 @@ here every call has one deadline (see link.py), and whoever calls decides what t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -17,14 +16,13 @@ from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError
 
 from nimbusq.errors import ConfigError
+from nimbusq_redis.exchange import Exchange
 from nimbusq_redis.options import RedisOptions
 
 _MAX_CONNECTIONS: Final = 512
-_TRUSTED: Final = 1.0
-"""Seconds for which a connection that has just answered is taken again without a look at its socket."""
 
 
 class Server(Protocol):
@@ -52,59 +50,62 @@ class Server(Protocol):
 class OneServer:
     """A single server, or the master that sentinels name.
 
-    Commands take redis-py's connections directly: packed in C, and without the layers for what is not used here.
-    Its pool looks at a socket each time; here only at one that has been idle, in which a server's end goes unnoticed.
+    redis-py makes the connections, commands take them over (see exchange.py): packed in C, and without the layers for
+    what is not used here.
     """
 
     def __init__(self, client: Any, sentinels: Sequence[Any] = ()) -> None:
         self.client = client
         self._sentinels = sentinels
-        self._idle: list[tuple[Any, float]] = []
-        """Connections at hand, the last used last, and when that was. To the pool they are in use."""
+        self._idle: list[Exchange] = []
+        """Connections at hand, the last used last. To the pool they are in use."""
+        self._at_hand = client.connection_pool.max_connections // 2
+        """How many of them; the pool keeps as many for whoever uses the client itself."""
 
     async def call(self, *command: Any, after: Sequence[Any] | None = None) -> Any:
-        packed = (
-            pack_command(command) if after is None else pack_command(tuple(after)) + pack_command(command)
-        )
-        connection = await self._connection()
+        packed, count = pack_command(command), 1
+        if after is not None:
+            packed, count = pack_command(tuple(after)) + packed, 2
+        idle = self._idle
+        exchange = await self._exchange()
         try:
-            await connection.send_packed_command(packed, check_health=False)
-            if after is not None:
-                await connection.read_response()
-            try:
-                answer = await connection.read_response()
-            except ResponseError as error:  # an answer, too
-                answer = error
+            replies = await exchange.ask(packed, count)
         except BaseException:
-            await connection.disconnect(nowait=True)  # what it still answers is nobody's
-            await self.client.connection_pool.release(connection)
+            await self._close(exchange)  # what it still answers is nobody's
             raise
-        self._idle.append((connection, time.monotonic()))
-        if isinstance(answer, ResponseError):
-            raise answer
-        return answer
+        if idle is self._idle and len(idle) < self._at_hand:
+            idle.append(exchange)
+        else:
+            await self._close(exchange)
+        for reply in replies:
+            if isinstance(reply, RedisError):
+                raise reply
+        return replies[-1]
 
-    async def _connection(self) -> Any:
-        if self._idle:
-            connection, used_at = self._idle.pop()
-            if time.monotonic() - used_at < _TRUSTED:
-                return connection
-            self._idle.append((connection, used_at))
-            await self._give_back()
-        return await self.client.connection_pool.get_connection()
+    async def _exchange(self) -> Exchange:
+        while self._idle:
+            exchange = self._idle.pop()
+            if not exchange.lost:
+                return exchange
+            await self._close(exchange)
+        return Exchange(await self.client.connection_pool.get_connection())
 
-    async def _give_back(self) -> None:
-        """The rest have been idle for longer."""
-        idle, self._idle = self._idle, []
-        for connection, _ in idle:
-            await self.client.connection_pool.release(connection)
+    async def _close(self, exchange: Exchange, *, nowait: bool = True) -> None:
+        await exchange.connection.disconnect(nowait=nowait)
+        await self.client.connection_pool.release(exchange.connection)
 
     async def forget(self) -> None:
-        await self._give_back()
+        await self._forget(nowait=True)
         await self.client.connection_pool.disconnect(inuse_connections=False)
 
+    async def _forget(self, *, nowait: bool) -> None:
+        """Connections in use are closed when they have been answered, since they were not of the list that begins."""
+        idle, self._idle = self._idle, []
+        for exchange in idle:
+            await self._close(exchange, nowait=nowait)
+
     async def aclose(self) -> None:
-        await self._give_back()
+        await self._forget(nowait=False)
         await self.client.aclose()
         for sentinel in self._sentinels:
             await sentinel.aclose()
@@ -139,8 +140,9 @@ def make_server(options: RedisOptions) -> Server:
         settings = {"ssl": True, "ssl_check_hostname": True} | settings
     if "path" in settings:
         settings["unix_socket_path"] = settings.pop("path")
-    settings = {"protocol": 2, "max_connections": _MAX_CONNECTIONS} | settings
+    settings = {"max_connections": _MAX_CONNECTIONS} | settings
     settings |= {
+        "protocol": 2,  # the other one has messages that nobody has asked for
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": None,
         "socket_connect_timeout": options.timeout,
