@@ -240,6 +240,8 @@ def dispatch(job: Any, /, *args: Any, **kwargs: Any) -> Dispatch[Any]:
     Nothing is sent before ``await ….send()``. Raises InvalidJob for anything else, TypeError and
     SerializationError for arguments that do not fit the function.
     """
+    if _is_job(job) and not args and not kwargs:
+        return Dispatch(job)
     if not _is_job(job) and not isinstance(job, FunctionJob | type) and isinstance(job, Wrapped):
         return job.dispatch()
     return Dispatch(as_job(job, *args, **kwargs))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -13,10 +14,10 @@ from nimbusq.errors import DuplicateJob, InvalidJob, InvalidOption
 from nimbusq.ids import new_id
 from nimbusq.jobs import Job, result_decoder
 from nimbusq.keys import unique_key
-from nimbusq.manager import Manager, Sent
+from nimbusq.manager import SURELY_FITS, Manager, Sent
 from nimbusq.names import check_key
 from nimbusq.options import check_tags
-from nimbusq.receipt import Receipt
+from nimbusq.receipt import Receipt, receipts_like
 from nimbusq.retry import seconds
 
 OnDuplicate = Literal["raise", "return", "skip"]
@@ -105,6 +106,38 @@ def _template(model: type[Job]) -> Envelope | None:
     if model.tags is not Job.tags or model.overlap_key is not Job.overlap_key:
         return None
     return template_of(**_of_class(model))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """What plain jobs of one class have in common where the dispatch asks for nothing: all but id and body."""
+
+    template: Envelope
+    _queued: Callable[[str], Receipt[Any]]
+
+    def build(self, job: Job, manager: Manager, job_id: str) -> Envelope:
+        """The same as `build`, and its size checked. Raises PayloadTooLarge."""
+        body = manager.codec.encode(job)
+        envelope = copy_of(self.template, job_id, body)
+        if len(body) >= SURELY_FITS:
+            manager.check_size(envelope)
+        return envelope
+
+    def receipt(self, job_id: str, ended: Collection[str]) -> Receipt[Any]:
+        """The receipt of one that was pushed: no other job can have held its place."""
+        receipt = self._queued(job_id)
+        return replace(receipt, status="done") if ended and job_id in ended else receipt
+
+
+def kind_of(model: type[Job], manager: Manager) -> Kind | None:
+    """The kind of a class of which `build` has made an envelope; None where hooks of the class tell jobs apart."""
+    template = _template(model)
+    if template is None:
+        return None
+    via = manager.route.of(template).capabilities.driver
+    decode = result_decoder(model)
+    sample: Receipt[Any] = Receipt(id="", status="queued", via=via, _manager=manager, _decode=decode)
+    return Kind(template, receipts_like(sample))
 
 
 @functools.cache

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias, cast
 
 from nimbusq.builder import Dispatch, as_job, not_sent
-from nimbusq.building import AS_IT_IS, Asked, build, receipt_for
+from nimbusq.building import AS_IT_IS, Asked, Kind, build, kind_of, receipt_for
+from nimbusq.driver import Pushed
 from nimbusq.envelope import Envelope
 from nimbusq.errors import InvalidOption, NimbusqError
 from nimbusq.ids import new_ids
@@ -20,15 +22,26 @@ _TURN: Final = 50
 """Jobs that are built in one go: about half a millisecond."""
 
 
-_Refusal = NimbusqError | TypeError
+_Refusal: TypeAlias = NimbusqError | TypeError
+_Kinds: TypeAlias = dict[type, Kind]
 
 
-class _Built(NamedTuple):
-    """A job that can be sent."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Single:
+    """A job that can be sent and has a receipt of its own."""
 
     job: Job
     asked: Asked
     envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Jobs of one call of the store. origins: of every job in its order, what its receipt is made from; envelopes: of
+    those that can be sent."""
+
+    origins: list[Kind | _Single | _Refusal] = field(default_factory=list)
+    envelopes: list[Envelope] = field(default_factory=list)
 
 
 async def dispatch_many(
@@ -42,13 +55,14 @@ async def dispatch_many(
     if chunk < 1:
         raise InvalidOption(f"chunk is 1 or more, not {chunk!r}.")
     manager = manager or find_manager()
-    given = (item.disarm() if isinstance(item, Dispatch) else (item, AS_IT_IS) for item in jobs)
+    items = iter(jobs)
     receipts: list[Receipt[Any]] = []
     sending: asyncio.Task[list[Receipt[Any]]] | None = None
+    kinds: _Kinds = {}
     try:
         if manager is None:
-            return [not_sent() for _ in given]
-        while built := await _build_some(islice(given, chunk), manager):
+            return [not_sent() for _ in map(_opened, items)]
+        while (built := await _build_some(islice(items, chunk), manager, kinds)).origins:
             if sending is not None:
                 receipts += await sending
             sending = asyncio.create_task(_send(built, manager))
@@ -68,43 +82,68 @@ async def _let_go(jobs: Iterable[object], sending: asyncio.Task[Any] | None) -> 
             sending.exception()
     if isinstance(jobs, Sequence):
         for item in jobs:
-            if isinstance(item, Dispatch):
-                item.disarm()
+            _opened(item)
 
 
-async def _build_some(given: Iterable[tuple[object, Asked]], manager: Manager) -> list[_Built | _Refusal]:
+def _opened(item: object) -> tuple[object, Asked]:
+    """What is to be sent, and how."""
+    return item.disarm() if isinstance(item, Dispatch) else (item, AS_IT_IS)
+
+
+async def _build_some(items: Iterator[object], manager: Manager, kinds: _Kinds) -> _Chunk:
     """Now and then the loop has its turn: for the chunk before, which may not be on its way yet, and for others."""
-    built: list[_Built | _Refusal] = []
-    while turn := list(islice(given, _TURN)):
+    chunk = _Chunk()
+    while turn := list(islice(items, _TURN)):
         await asyncio.sleep(0)
-        ids = new_ids(len(turn))
-        built += [_build(item, asked, manager, one) for (item, asked), one in zip(turn, ids, strict=True)]
-    return built
+        _add(turn, chunk, manager, kinds)
+    return chunk
 
 
-def _build(item: object, asked: Asked, manager: Manager, job_id: str) -> _Built | _Refusal:
-    """The job with its envelope, or why it cannot be sent."""
-    try:
-        if asked.tx is not None:
-            raise InvalidOption(
-                "dispatch_many sends outside any transaction: send() each job that has using()."
-            )
-        job = as_job(item)
-        envelope = build(job, asked, manager, job_id=job_id)
-        manager.check_size(envelope)
-        manager.route.of(envelope)
-    except (NimbusqError, TypeError) as error:
-        return error
-    return _Built(job, asked, envelope)
+def _add(items: Sequence[object], chunk: _Chunk, manager: Manager, kinds: _Kinds) -> None:
+    """Add each job to the chunk, or why it cannot be sent. The first of a kind is looked at for all that follow."""
+    origin: Kind | _Single
+    for item, job_id in zip(items, new_ids(len(items)), strict=True):
+        job, asked = _opened(item)
+        kind = kinds.get(type(job)) if asked is AS_IT_IS else None
+        try:
+            if kind is not None:
+                origin, envelope = kind, kind.build(cast("Job", job), manager, job_id)
+            else:
+                origin = _single(job, asked, manager, kinds, job_id)
+                envelope = origin.envelope
+        except (NimbusqError, TypeError) as error:
+            chunk.origins.append(error)
+        else:
+            chunk.origins.append(origin)
+            chunk.envelopes.append(envelope)
 
 
-async def _send(built: Sequence[_Built | _Refusal], manager: Manager) -> list[Receipt[Any]]:
-    envelopes = [one.envelope for one in built if isinstance(one, _Built)]
-    sent = await manager.push(envelopes) if envelopes else Sent([])
+def _single(item: object, asked: Asked, manager: Manager, kinds: _Kinds, job_id: str) -> _Single:
+    """The job with its envelope; its kind is known from now on. Raises what keeps it from being sent."""
+    if asked.tx is not None:
+        raise InvalidOption("dispatch_many sends outside any transaction: send() each job that has using().")
+    job = as_job(item)
+    envelope = build(job, asked, manager, job_id=job_id)
+    manager.check_size(envelope)
+    manager.route.of(envelope)
+    if asked is AS_IT_IS and (kind := kind_of(type(job), manager)) is not None:
+        kinds[type(job)] = kind
+    return _Single(job=job, asked=asked, envelope=envelope)
+
+
+async def _send(chunk: _Chunk, manager: Manager) -> list[Receipt[Any]]:
+    sent = await manager.push(chunk.envelopes, checked=True) if chunk.envelopes else Sent([])
     answers = iter(sent.answers)
-    return [
-        receipt_for(*one, next(answers), sent, manager, raising=False)
-        if isinstance(one, _Built)
-        else Receipt(id="", status="refused", error=one)
-        for one in built
-    ]
+    receipts: list[Receipt[Any]] = []
+    for origin in chunk.origins:
+        if isinstance(origin, Kind):
+            receipts.append(origin.receipt(next(answers).id, sent.ended))
+        elif isinstance(origin, _Single):
+            receipts.append(_receipt(origin, next(answers), sent, manager))
+        else:
+            receipts.append(Receipt(id="", status="refused", error=origin))
+    return receipts
+
+
+def _receipt(one: _Single, answer: Pushed, sent: Sent, manager: Manager) -> Receipt[Any]:
+    return receipt_for(one.job, one.asked, one.envelope, answer, sent, manager, raising=False)

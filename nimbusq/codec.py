@@ -76,10 +76,8 @@ def _plain_fields(model: type[Job]) -> frozenset[str] | None:
 def _is_plain(job: Job) -> bool:
     """Integers, texts and booleans under equal annotations always survive; checking them would cost more than
     sending them."""
-    names = _plain_fields(type(job))
-    if names is None:
-        return False
-    return _PLAIN.issuperset(map(type, map(job.__dict__.__getitem__, names)))
+    values = job.__dict__
+    return values.keys() == _plain_fields(type(job)) and _PLAIN.issuperset(map(type, values.values()))
 
 
 def _check_round_trip(job: Job, body: bytes) -> None:

@@ -242,7 +242,9 @@ def template_of(**given: Any) -> Envelope:
 def copy_of(template: Envelope, job_id: str, body: bytes) -> Envelope:
     """A job of the template's kind. The fields are copied as a whole: to set twenty frozen ones takes 3.3 us."""
     envelope = object.__new__(Envelope)
-    envelope.__dict__.update(template.__dict__, id=job_id, body=body)
+    values = envelope.__dict__
+    values.update(template.__dict__)
+    values["id"], values["body"] = job_id, body
     return envelope
 
 

@@ -29,7 +29,7 @@ from nimbusq.routed import Route
 
 log = logging.getLogger("nimbusq.manager")
 
-_SURELY_FITS: Final = 512
+SURELY_FITS: Final = 512
 """Bytes of a body that no limit refuses, so that the common job is not encoded twice."""
 
 
@@ -142,9 +142,11 @@ class Manager:
 
     # --- verbs -----------------------------------------------------------------------------------------------
 
-    def push(self, envelopes: Sequence[Envelope], *, tx: object | None = None) -> Coroutine[Any, Any, Sent]:
+    def push(
+        self, envelopes: Sequence[Envelope], *, tx: object | None = None, checked: bool = False
+    ) -> Coroutine[Any, Any, Sent]:
         """Check, route and store jobs. The one way from a dispatch into a driver."""
-        return self.send(envelopes, partial(self._push, envelopes, tx), raising=True)
+        return self.send(envelopes, partial(self._push, envelopes, tx), raising=True, checked=checked)
 
     async def send(
         self,
@@ -152,12 +154,13 @@ class Manager:
         store: Callable[[], Awaitable[Sequence[Pushed]]],
         *,
         raising: bool = False,
+        checked: bool = False,
     ) -> Sent:
         """Store jobs by `store`, inside the middleware; then tell the observers, and on the inline driver run them.
 
-        raising: raise what the jobs themselves raise on the inline driver.
+        raising: raise what the jobs themselves raise on the inline driver. checked: each has passed `check_size`.
         """
-        for envelope in envelopes:
+        for envelope in () if checked else envelopes:
             self.check_size(envelope)
         if not self.middleware.around_pushes:
             answers = await store()
@@ -180,6 +183,8 @@ class Manager:
             envelopes = [
                 replace(envelope, delay=0.0) if envelope.delay else envelope for envelope in envelopes
             ]
+        if envelopes and self.route.takes_all(tx=tx is not None):
+            return self.adapter.push(envelopes, tx=tx)
         adapters = [self.route.of(envelope, tx=tx is not None) for envelope in envelopes]
         if len(set(map(id, adapters))) == 1:
             return adapters[0].push(envelopes, tx=tx)
@@ -199,7 +204,7 @@ class Manager:
 
     def check_size(self, envelope: Envelope) -> None:
         """Raises PayloadTooLarge before anything reaches the network."""
-        if envelope.chain is None and not envelope.meta and len(envelope.body) < _SURELY_FITS:
+        if envelope.chain is None and not envelope.meta and len(envelope.body) < SURELY_FITS:
             return
         size = len(envelope.to_wire())
         driver = self.route.of(envelope).capabilities

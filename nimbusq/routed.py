@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nimbusq.driver import Adapter, Capabilities, Need, Stores, lacking
+from nimbusq.driver.capabilities import lacks_nothing
 from nimbusq.envelope import Envelope
 from nimbusq.errors import ConfigError, UnsupportedByDriver
 
@@ -57,6 +58,10 @@ class Route:
         if self._is_plain(envelope, tx=tx):
             return self.carrier
         return _able(self.store, lacking(envelope, self.store.capabilities, tx=tx))
+
+    def takes_all(self, *, tx: bool = False) -> bool:
+        """Every job goes to the carrier, whatever it needs: none has to be looked at."""
+        return self.store is None and lacks_nothing(self.carrier.capabilities, tx=tx)
 
     def _is_plain(self, envelope: Envelope, *, tx: bool) -> bool:
         """The carrier can do all that is asked, and nothing of it is the store's business."""

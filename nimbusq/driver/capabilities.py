@@ -53,13 +53,19 @@ _STORE_REMEDY = (
 )
 
 
+def lacks_nothing(capabilities: Capabilities, *, tx: bool = False) -> bool:
+    """The driver meets whatever need a dispatch may have."""
+    c = capabilities
+    return c.atomic and c.priorities and c.max_delay is None and (c.transactional or not tx)
+
+
 def lacking(envelope: Envelope, capabilities: Capabilities, *, tx: bool = False) -> tuple[Need, ...]:
     """The needs of this dispatch that the driver cannot meet; the one place where they are compared.
 
     Every need is then met natively (nothing is returned for it), via the store beside the driver, or refused.
     """
     c = capabilities
-    if c.atomic and c.priorities and c.max_delay is None and (c.transactional or not tx):
+    if lacks_nothing(c, tx=tx):
         return ()
     atomic = {
         "unique jobs": envelope.unique is not None,

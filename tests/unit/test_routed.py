@@ -145,6 +145,17 @@ class TestRoute:
             assert calls[2:] == [(carrier, ["b"])]
             assert (await manager.push([])).answers == []
 
+    def test_a_lone_carrier_that_can_do_everything_takes_all(self) -> None:
+        assert Route(new_store()).takes_all()
+        assert not Route(new_store()).takes_all(tx=True)
+        assert not Route(Carrier()).takes_all()
+        assert not Route(new_store(), new_store()).takes_all()
+
+    async def test_no_jobs_are_no_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delattr(SyncAdapter, "push")
+        async with Manager(new_store()) as manager:
+            assert (await manager.push([])).answers == []
+
     def test_a_store_must_be_able_to_tie_jobs_together(self) -> None:
         with pytest.raises(ConfigError, match="sqs driver cannot be a store"):
             Route(new_store(), Carrier())

@@ -259,3 +259,14 @@ def test_bodies_that_cannot_be_read(body: bytes) -> None:
 
     with pytest.raises(UnreadableJob, match="the arguments of Small cannot be read"):
         codec.decode(Small, body)
+
+
+def test_a_field_that_was_never_set_is_refused() -> None:
+    class Count(Job):
+        n: int
+        by: int
+
+        async def handle(self) -> None: ...
+
+    with pytest.raises(SerializationError, match="could not read"):
+        codec.encode(Count.model_construct(n=1))
