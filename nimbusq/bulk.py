@@ -34,6 +34,9 @@ class _Single:
     asked: Asked
     envelope: Envelope
 
+    def receipt(self, answer: Pushed, sent: Sent, manager: Manager) -> Receipt[Any]:
+        return receipt_for(self.job, self.asked, self.envelope, answer, sent, manager, raising=False)
+
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
@@ -42,6 +45,28 @@ class _Chunk:
 
     origins: list[Kind | _Single | _Refusal] = field(default_factory=list)
     envelopes: list[Envelope] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """A chunk that is on its way."""
+
+    chunk: _Chunk
+    task: asyncio.Task[Sent]
+
+    def receipts(self, manager: Manager) -> list[Receipt[Any]]:
+        """In the order of its jobs, once it is stored."""
+        sent = self.task.result()
+        answers = iter(sent.answers)
+        receipts: list[Receipt[Any]] = []
+        for origin in self.chunk.origins:
+            if isinstance(origin, Kind):
+                receipts.append(origin.receipt(next(answers).id, sent.ended))
+            elif isinstance(origin, _Single):
+                receipts.append(origin.receipt(next(answers), sent, manager))
+            else:
+                receipts.append(Receipt(id="", status="refused", error=origin))
+        return receipts
 
 
 async def dispatch_many(
@@ -57,29 +82,42 @@ async def dispatch_many(
     manager = manager or find_manager()
     items = iter(jobs)
     receipts: list[Receipt[Any]] = []
-    sending: asyncio.Task[list[Receipt[Any]]] | None = None
+    sending: _Sending | None = None
     kinds: _Kinds = {}
     try:
         if manager is None:
             return [not_sent() for _ in map(_opened, items)]
         while (built := await _build_some(islice(items, chunk), manager, kinds)).origins:
-            if sending is not None:
-                receipts += await sending
-            sending = asyncio.create_task(_send(built, manager))
+            before, sending = sending, await _after(sending, built, manager)
+            if before is not None:
+                await asyncio.sleep(0)  # the store has this chunk before the last one's receipts are made
+                receipts += before.receipts(manager)
         if sending is not None:
-            receipts += await sending
+            await sending.task
+            receipts += sending.receipts(manager)
     except BaseException:
         await _let_go(jobs, sending)
         raise
     return receipts
 
 
-async def _let_go(jobs: Iterable[object], sending: asyncio.Task[Any] | None) -> None:
+async def _after(before: _Sending | None, chunk: _Chunk, manager: Manager) -> _Sending:
+    """Begin to send a chunk when the one before is stored."""
+    if before is not None:
+        await before.task
+    return _Sending(chunk, asyncio.create_task(_push(chunk, manager)))
+
+
+async def _push(chunk: _Chunk, manager: Manager) -> Sent:
+    return await manager.push(chunk.envelopes, checked=True) if chunk.envelopes else Sent([])
+
+
+async def _let_go(jobs: Iterable[object], sending: _Sending | None) -> None:
     """Let the call under way end, and no builder warn of what the caller is about to be told."""
     if sending is not None:
-        await asyncio.wait({sending})
-        if not sending.cancelled():
-            sending.exception()
+        await asyncio.wait({sending.task})
+        if not sending.task.cancelled():
+            sending.task.exception()
     if isinstance(jobs, Sequence):
         for item in jobs:
             _opened(item)
@@ -129,21 +167,3 @@ def _single(item: object, asked: Asked, manager: Manager, kinds: _Kinds, job_id:
     if asked is AS_IT_IS and (kind := kind_of(type(job), manager)) is not None:
         kinds[type(job)] = kind
     return _Single(job=job, asked=asked, envelope=envelope)
-
-
-async def _send(chunk: _Chunk, manager: Manager) -> list[Receipt[Any]]:
-    sent = await manager.push(chunk.envelopes, checked=True) if chunk.envelopes else Sent([])
-    answers = iter(sent.answers)
-    receipts: list[Receipt[Any]] = []
-    for origin in chunk.origins:
-        if isinstance(origin, Kind):
-            receipts.append(origin.receipt(next(answers).id, sent.ended))
-        elif isinstance(origin, _Single):
-            receipts.append(_receipt(origin, next(answers), sent, manager))
-        else:
-            receipts.append(Receipt(id="", status="refused", error=origin))
-    return receipts
-
-
-def _receipt(one: _Single, answer: Pushed, sent: Sent, manager: Manager) -> Receipt[Any]:
-    return receipt_for(one.job, one.asked, one.envelope, answer, sent, manager, raising=False)
