@@ -19,7 +19,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, Literal, Never
 
@@ -246,6 +246,19 @@ def copy_of(template: Envelope, job_id: str, body: bytes) -> Envelope:
     values.update(template.__dict__)
     values["id"], values["body"] = job_id, body
     return envelope
+
+
+def wires_of_copies(envelopes: Sequence[Envelope]) -> list[bytes] | None:
+    """The wire forms of copies of one template, which differ in id and body only; None where they may be no such.
+
+    Their ids are encoded together: a quoted text holds no newline.
+    """
+    rest: bytes | None = envelopes[0].__dict__.get(_REST)
+    if rest is None or any(one.__dict__.get(_REST) is not rest for one in envelopes):
+        return None
+    begin, end = b'{"v":%d,"id":' % VERSION, b"," + rest
+    ids = "\n".join(map(_quoted, [one.id for one in envelopes])).encode("utf-8", "surrogatepass").split(b"\n")
+    return [begin + quoted + end + one.body for quoted, one in zip(ids, envelopes, strict=True)]
 
 
 @functools.lru_cache(maxsize=1024, typed=True)

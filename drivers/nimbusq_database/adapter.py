@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, Self
 
 from nimbusq.driver import (
@@ -31,7 +32,7 @@ from nimbusq_database.bell import Bell
 from nimbusq_database.claim import Look
 from nimbusq_database.database import DEADLINE, Database
 from nimbusq_database.dialect import Dialect
-from nimbusq_database.failures import OutcomeUnknown
+from nimbusq_database.failures import AlreadyThere, OutcomeUnknown
 from nimbusq_database.job_row import raw_columns
 from nimbusq_database.joined import JoinedCalls
 from nimbusq_database.migrations import Migrations, sql
@@ -67,6 +68,8 @@ _FEW: Final = 8
 """Jobs of a brief push."""
 _SMALL: Final = 16_384
 """Bytes of their bodies."""
+_MANY: Final = 100
+"""Jobs that come from one call for many, so that they have ids of their own: seldom is such a push a repetition."""
 
 
 class DatabaseAdapter:
@@ -141,8 +144,14 @@ class DatabaseAdapter:
         async def body(tx: Transaction) -> Sequence[Pushed]:
             return await push.push(tx, envelopes, self._database.dialect.carried)
 
+        async def hopeful(tx: Transaction) -> Sequence[Pushed]:
+            return await push.push(tx, envelopes, self._database.dialect.carried, new=True)
+
         if any(one.unique and one.unique.mode == "lock" for one in envelopes):
             return await self._database.transact(body)
+        if self._database.dialect.hopeful and len(envelopes) >= _MANY:
+            with suppress(AlreadyThere):
+                return await self._database.single(hopeful)
         return await self._database.single(body, brief=_is_brief(envelopes))
 
     async def claim(self, want: Want) -> Claimed:

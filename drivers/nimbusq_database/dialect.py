@@ -23,6 +23,9 @@ class Dialect(Protocol):
     """A new, empty database gets its tables when it is opened."""
     single: bool
     """Each statement costs a round trip: verbs first try the single statement of a plain case (see `plain`)."""
+    hopeful: bool
+    """To insert rows that are new is quicker than to look for each first: large pushes expect theirs to be new, and
+    are repeated the other way where that was wrong."""
     heard: Callable[[Collection[str]], None]
     """Called with what other processes announce; set by the dialect's owner."""
 

@@ -54,6 +54,18 @@ class Pushes:
         assert [one.id for one in claims] == [one.id for one in [*first, *more]]
         assert [one.envelope for one in claims] == [*first, *more]
 
+    async def test_a_large_push_may_be_a_repetition(self, adapter: DatabaseAdapter) -> None:
+        """Large ones are expected to be new: of one that is not, what is not there is stored all the same."""
+        first = [envelope() for _ in range(150)]
+        more = [envelope() for _ in range(60)]
+        assert [pushed.id for pushed in await adapter.push(first)] == [one.id for one in first]
+        for repeated in ([*more[:30], *first, *more[30:]], first, [*more, more[0]] * 2):
+            pushed = await adapter.push(repeated)
+            assert [(one.id, one.holder) for one in pushed] == [(one.id, None) for one in repeated]
+        claims = await claim(adapter, limit=400)
+        assert [one.id for one in claims] == [one.id for one in [*first, *more]]
+        assert [one.envelope for one in claims] == [*first, *more]
+
     async def test_a_body_of_any_bytes_comes_back(self, adapter: DatabaseAdapter) -> None:
         body = bytes(range(256)) * 40
         await adapter.push([envelope(body=body), envelope(body=b"")])

@@ -133,6 +133,17 @@ class UsingSuite:
         await application.commit()
         assert [found.envelope for found in await claim(env)] == [sent]
 
+    async def test_a_large_push_may_hold_jobs_that_are_there(
+        self, env: DatabaseEnv, application: Application
+    ) -> None:
+        """No statement fails for it, which would end the application's transaction."""
+        there, new = [envelope() for _ in range(60)], [envelope() for _ in range(60)]
+        await env.adapter.push(there)
+        pushed = await env.adapter.push([*new, *there], tx=application.tx)
+        assert [one.id for one in pushed] == [one.id for one in [*new, *there]]
+        await application.commit()
+        assert await pending(env) == 120
+
     async def test_a_rollback_takes_the_job_and_its_unique_slot(
         self, env: DatabaseEnv, application: Application
     ) -> None:

@@ -35,6 +35,7 @@ class MysqlDialect:
     name = "mysql"
     creates = False
     single = False
+    hopeful = False
     spelling = Spelling(
         style="pyformat",
         now=_CLOCK,

@@ -38,6 +38,7 @@ class PostgresDialect:
 
     name = "postgres"
     creates = False
+    hopeful = True
     spelling = Spelling(
         style="dollar",
         now=_NOW,

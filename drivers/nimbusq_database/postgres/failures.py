@@ -9,11 +9,13 @@ from typing import Final
 import asyncpg
 
 from nimbusq.errors import NimbusqError, StoreError, StoreFull, StoreUnavailable
+from nimbusq_database.failures import AlreadyThere
 
 _AGAIN: Final = frozenset({"40P01", "40001"})
 """Deadlock, serialization failure: nothing was done, the same again may succeed."""
 _FULL: Final = frozenset({"53100", "53200"})
 """Disk full, out of memory."""
+_KNOWN_KEY: Final = "23505"
 _PASSING: Final = ("08", "53", "57", "25006", "28", "3D", "55P03")
 """Connections, resources, an operator's doing, a standby, logins, a database that is not there yet, a lock."""
 
@@ -43,6 +45,8 @@ def translated(server: str) -> Iterator[None]:
             raise StoreFull(f"{server} has no space left: {error}") from error
         if isinstance(error, asyncpg.PostgresConnectionError) or state.startswith(_PASSING):
             raise StoreUnavailable(f"{server}: {error}") from error
+        if state == _KNOWN_KEY:
+            raise AlreadyThere(f"{server}: {error}") from error
         raise StoreError(f"{server}: {error}") from error
     # asyncpg's internal error: the server has ended the session unasked (a sibling crashed), and that was not read.
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:

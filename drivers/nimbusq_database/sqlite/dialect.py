@@ -36,6 +36,7 @@ class SqliteDialect:
     name = "sqlite"
     creates = True
     single = False
+    hopeful = False
     spelling = Spelling(
         style="qmark",
         now=":now",

@@ -23,8 +23,12 @@ from nimbusq.envelope import (
     Rate,
     Unique,
     Unreadable,
+    copy_of,
     decode,
+    template_of,
+    wires_of_copies,
 )
+from nimbusq.ids import new_id
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -318,6 +322,21 @@ def test_an_envelope_can_be_copied(copied: Callable[[Envelope], Envelope]) -> No
 def test_an_envelope_can_be_written_down() -> None:
     fields = asdict(Envelope(id="a", name="J", queue="q"))
     assert (json.dumps(fields["meta"]), fields["trace"], fields["extra"]) == ("{}", {}, {})
+
+
+def test_copies_of_one_template_are_written_together() -> None:
+    template = template_of(name='Jö"%s', queue="q", max_attempts=2, tags=("t",), unique=Unique(key="k"))
+    ids = ["a", "é\n", '"', "\\n", "", "\udc80", new_id()]
+    copies = [copy_of(template, one, b'{"n":%d}\n\xff' % n) for n, one in enumerate(ids)]
+    assert wires_of_copies(copies) == [replace(one).to_wire() for one in copies]
+
+
+def test_others_are_not_taken_for_copies() -> None:
+    options: dict[str, Any] = {"name": "J", "queue": "q"}
+    one, other = (copy_of(template_of(**options), "a", b"{}") for _ in range(2))
+    assert wires_of_copies([one, replace(one, priority=1)]) is None
+    assert wires_of_copies([Envelope(id="a", **options), one]) is None
+    assert wires_of_copies([one, other, copy_of(template_of(name="K", queue="q"), "b", b"{}")]) is None
 
 
 @pytest.mark.parametrize(

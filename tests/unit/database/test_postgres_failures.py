@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 
 from nimbusq.errors import StoreError, StoreFull, StoreUnavailable
+from nimbusq_database.failures import AlreadyThere
 from nimbusq_database.postgres.failures import leaves_connection_sound, translated
 
 UNAVAILABLE = [
@@ -33,6 +34,8 @@ def test_what_no_other_try_mends() -> None:
     with pytest.raises(StoreError) as caught, translated("db"):
         raise asyncpg.UndefinedTableError("no such table")
     assert type(caught.value) is StoreError
+    with pytest.raises(AlreadyThere), translated("db"):
+        raise asyncpg.UniqueViolationError("twice")
 
 
 def test_a_connection_is_kept_only_where_the_server_has_said_no() -> None:

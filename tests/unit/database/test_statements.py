@@ -12,8 +12,10 @@ from nimbusq_database.statements import Statements, names
 from nimbusq_database.urls import dialect_class
 
 DIALECTS = ("sqlite", "postgres", "mysql")
-SHORT = {"claim_plain", "extend_plain", "settle_and_claim", "settle_ends", "settle_plain", "notify"}
-"""Statements of PostgreSQL alone, where a statement is a round trip."""
+SHORT = {
+    "claim_plain", "extend_plain", "settle_and_claim", "settle_ends", "settle_plain", "notify", "jobs_push_new",
+}  # fmt: skip
+"""Statements of PostgreSQL alone, where a statement is a round trip and to look for each row costs."""
 
 
 def statements(dialect: str, *, testing: bool = False) -> Statements:
