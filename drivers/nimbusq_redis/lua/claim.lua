@@ -1,6 +1,6 @@
 -- Take due jobs under a lease, after lost leases have been taken back.
 --
--- uses     time many audit job bell queues overlap rate lease
+-- uses     time many audit job bell queues lease plain_claim overlap rate
 -- flags    allow-oom
 -- KEYS[1]  root
 -- ARGV     1 testing · 2 token · 3 limit · 4 lease (seconds) · 5 '1' if this call may be a repeated one
@@ -13,7 +13,7 @@
 -- Twice    the same token is answered with the jobs that it still holds.
 
 local MAX_ENDINGS, MAX_PROMOTED, MAX_LOOKS = 50, 100, 500
-local token, slots, lease_until = ARGV[2], tonumber(ARGV[3]), now + micros(ARGV[4])
+local slots = tonumber(ARGV[3])
 local endings, looks, moved, retry_after = 0, 0, 0, 0
 local lost, claims = {}, {}
 local left_behind = {} -- queues that may still have ready jobs for others

@@ -44,6 +44,11 @@ class ClaimSuite:
         claims = await hands.claim(limit=10, lanes=lanes)
         assert sorted(claim.queue for claim in claims) == ["a", "b", "b"]
 
+    async def test_at_most_the_limit_of_the_only_lane(self, hands: Hands) -> None:
+        await hands.push_many(3)
+        assert len(await hands.claim(limit=10, lanes=queue_only(hands.queue, limit=2))) == 2
+        assert len(await hands.claim()) == 1
+
     async def test_lanes_share_the_limit_in_their_order(self, hands: Hands) -> None:
         await hands.push_many(2, queue="a")
         await hands.push_many(2, queue="b")

@@ -41,6 +41,16 @@ class LeaseSuite:
         assert await hands.extend(winner) is Renewal.RENEWED
         await hands.finish(winner)
 
+    @needs("timed leases", "atomic steps")
+    async def test_a_lost_job_is_taken_back_however_many_wait(self, hands: Hands) -> None:
+        """A backlog must not hide the runs of a dead worker."""
+        sent = await hands.push()
+        await hands.take()
+        await hands.pass_ticks(3.1)
+        await hands.push_many(5)
+        claimed = await hands.collect(limit=2)
+        assert [lost.id for lost in claimed.lost] == [sent.id]
+
     @needs("timed leases", "fencing")
     async def test_an_ended_job_is_lost_to_its_earlier_holder(self, hands: Hands) -> None:
         await hands.push()
