@@ -140,7 +140,8 @@ async def test_in_a_database_each_push_hears_who_holds_its_key(tmp_path: Path) -
         await adapter.aclose()
     assert [answer[0].id for answer in answers] == [one.id for one in sent]
     holders = [answer[0].holder for answer in answers]
-    for n, pair in enumerate(zip(holders[:50], holders[50:], strict=True)):  # the thread's may be the later ones
+    pairs = zip(holders[:50], holders[50:], strict=True)
+    for n, pair in enumerate(pairs):  # what the thread does may be done later
         assert pair in ((None, f"{n:03}"), (f"{n + 50:03}", None))
     assert depth.pending == 50
 
