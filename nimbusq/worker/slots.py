@@ -13,8 +13,6 @@ from nimbusq.limit import RateLimit
 
 _WHOLE: Final = 16
 """So few slots are claimed for in one call, since each call costs as much as a job or two."""
-_MANY: Final = 150
-"""Of more slots a third is enough for a call to be cheap: claim, runs and settlement then go side by side."""
 
 
 class Slots:
@@ -29,9 +27,8 @@ class Slots:
         self.concurrency = concurrency
         self.free = concurrency
         """Slots that no job fills."""
-        parts = 2 if concurrency <= _MANY else 3
-        self.at_once = max(_WHOLE, -(-concurrency // parts))
-        """Most jobs of one claim: a part of the slots, so that the next claim is under way while these jobs run, and
+        self.at_once = max(_WHOLE, -(-concurrency // 2))
+        """Most jobs of one claim: half of the slots, so that the next claim is under way while these jobs run, and
         neither the store nor the worker waits for the other."""
         self._queues = {queue: min(limit or concurrency, concurrency) for queue, limit in queues.items()}
         self._rates = {queue: limit.of_queue(queue) for queue, limit in rates.items()}
