@@ -37,7 +37,6 @@ from nimbusq_database.job_row import raw_columns
 from nimbusq_database.joined import JoinedCalls
 from nimbusq_database.migrations import Migrations, sql
 from nimbusq_database.pruning import Pruning
-from nimbusq_database.rehearsal import Rehearsal
 from nimbusq_database.statements import Statements
 from nimbusq_database.stores.batches import DatabaseBatches
 from nimbusq_database.stores.failed import DatabaseFailedStore
@@ -86,7 +85,6 @@ class DatabaseAdapter:
         database = Database(dialect=dialect, settings=settings, statements=statements, bell=_bell or Bell())
         self._database = database
         self._pruning = Pruning(database)
-        self._rehearsal = Rehearsal(database)
         self._pushes = PushGroups(self._push_together, patience=DEADLINE)
         self._joined = self._new_joined()
         self.capabilities = _CAPABILITIES
@@ -116,7 +114,6 @@ class DatabaseAdapter:
         """Connect. A new SQLite file gets its tables at once; a server gets them by `setup`."""
         await self._database.dialect.open()
         self._joined = self._new_joined()  # a claim may be expected still in an event loop that has ended
-        self._rehearsal = Rehearsal(self._database)
         try:
             if self._database.dialect.creates and not await self.migrations.exists():
                 await self.migrations.up()
@@ -174,7 +171,6 @@ class DatabaseAdapter:
                 remaining = until - loop.time()
                 if look.claimed.claims or look.claimed.lost or remaining <= 0:
                     return look.claimed
-                await self._rehearsal.in_passing()
                 if not await self._wait(rung, look, until, queues):
                     return look.claimed
 

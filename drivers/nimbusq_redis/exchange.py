@@ -46,10 +46,8 @@ class Exchange(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while (answer := self._reader.gets()) is not _INCOMPLETE:
-            if (
-                self._waiting is None
-            ):  # nobody has asked: there is no telling what the next answer would belong to
-                self.lost = True
+            if self._waiting is None:
+                self.lost = True  # nobody has asked: it would be taken for the next caller's answer
                 self._transport.abort()
                 return
             self._answers.append(answer)

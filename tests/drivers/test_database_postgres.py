@@ -38,7 +38,6 @@ from nimbusq_database import DatabaseAdapter
 from nimbusq_database.failures import OutcomeUnknown
 from nimbusq_database.postgres import doctor
 from nimbusq_database.postgres.client import PostgresClient
-from nimbusq_database.postgres.dialect import PostgresDialect
 from tests.drivers.proxy import proxied
 
 pytestmark = pytest.mark.timeout(300)
@@ -469,24 +468,6 @@ async def test_what_was_planned_on_empty_tables_reads_no_table_from_end_to_end(
         await adapter.extend(claims, lease=30)
         assert await finish(adapter, claims) == 10
     assert await read() == before
-
-
-async def test_an_idle_worker_has_planned_what_it_will_run_on_as_many_connections_as_it_needs(
-    adapter: DatabaseAdapter,
-) -> None:
-    database = adapter._database
-    assert isinstance(database.dialect, PostgresDialect)
-    statements = [
-        database.statements.get(name)[0].text
-        for name in ("claim_plain", "settle_ends", "settle_and_claim", "next_due", "due")
-    ]
-    assert await claim(adapter, wait=0.5) == []
-    idle = [connection for connection, _ in database.dialect._connections._idle]
-    planned = [{row["statement"] for row in await one.fetch(_PLANNED)}.issuperset(statements) for one in idle]
-    assert planned.count(True) == 3
-
-
-_PLANNED = "select statement from pg_prepared_statements where generic_plans > 0"
 
 
 def _free_port() -> int:

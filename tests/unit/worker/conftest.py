@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -16,3 +17,11 @@ async def bench() -> AsyncIterator[Bench]:
     async with bench.manager:
         yield bench
     await bench.assert_sound()
+
+
+@pytest.fixture
+def freed() -> Iterator[asyncio.Event]:
+    """Lets handlers go that ignore their cancellation: also when the test fails, which the loop's end waits for."""
+    freed = asyncio.Event()
+    yield freed
+    freed.set()

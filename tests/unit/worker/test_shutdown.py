@@ -154,9 +154,11 @@ async def test_cancelling_run_ends_it_in_good_order(bench: Bench) -> None:
     assert (view.state, view.attempt) == ("ready", 0)
 
 
-async def test_a_handler_that_swallows_its_cancellation_keeps_nobody_waiting(bench: Bench) -> None:
+async def test_a_handler_that_swallows_its_cancellation_keeps_nobody_waiting(
+    bench: Bench, freed: asyncio.Event
+) -> None:
     """B18: it is abandoned, its lease is renewed no more, and the worker ends."""
-    begun, freed = asyncio.Event(), asyncio.Event()
+    begun = asyncio.Event()
 
     class Stubborn(Job):
         async def handle(self) -> None:
@@ -177,7 +179,6 @@ async def test_a_handler_that_swallows_its_cancellation_keeps_nobody_waiting(ben
     await bench.advance(1.0)
     (again,) = await bench.claim()
     assert (again.id, again.attempt, again.reclaimed) == (receipt.id, 2, True)
-    freed.set()
 
 
 async def test_two_hundred_stops_lose_no_claim(bench: Bench) -> None:

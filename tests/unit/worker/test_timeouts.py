@@ -66,10 +66,10 @@ async def test_a_run_that_ends_in_time_hears_nothing_of_its_limit(bench: Bench) 
 
 
 async def test_a_handler_that_swallows_its_cancellation_is_abandoned(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Bench, freed: asyncio.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     """B18: its slot is freed, the others go on, its lease is left to lapse, and what it returns counts no more."""
-    freed, begun = asyncio.Event(), asyncio.Event()
+    begun = asyncio.Event()
     done: list[int] = []
 
     class Stubborn(Job, timeout=0.05):
@@ -104,8 +104,9 @@ async def test_a_handler_that_swallows_its_cancellation_is_abandoned(
         assert (again.id, again.attempt) == (receipt.id, 2)
 
 
-async def test_abandoned_handlers_take_slots_when_there_are_too_many(bench: Bench) -> None:
-    freed = asyncio.Event()
+async def test_abandoned_handlers_take_slots_when_there_are_too_many(
+    bench: Bench, freed: asyncio.Event
+) -> None:
     begun: list[int] = []
 
     class Stubborn(Job, timeout=0.02, retries=0):
