@@ -33,6 +33,7 @@ from nimbusq_database.claim import Look
 from nimbusq_database.database import DEADLINE, Database
 from nimbusq_database.dialect import Dialect
 from nimbusq_database.failures import AlreadyThere, OutcomeUnknown
+from nimbusq_database.fronts import Fronts
 from nimbusq_database.job_row import raw_columns
 from nimbusq_database.joined import JoinedCalls
 from nimbusq_database.migrations import Migrations, sql
@@ -87,6 +88,7 @@ class DatabaseAdapter:
         self._pruning = Pruning(database)
         self._pushes = PushGroups(self._push_together, patience=DEADLINE)
         self._joined = self._new_joined()
+        self._fronts = Fronts()
         self.capabilities = _CAPABILITIES
         self.migrations = Migrations(dialect, statements)
         self.stores = Stores(
@@ -114,6 +116,7 @@ class DatabaseAdapter:
         """Connect. A new SQLite file gets its tables at once; a server gets them by `setup`."""
         await self._database.dialect.open()
         self._joined = self._new_joined()  # a claim may be expected still in an event loop that has ended
+        self._fronts = Fronts()
         try:
             if self._database.dialect.creates and not await self.migrations.exists():
                 await self.migrations.up()
@@ -205,7 +208,7 @@ class DatabaseAdapter:
 
     async def _look(self, want: Want) -> Look:
         async def short(tx: Transaction) -> Look | None:
-            return await plain.claim(tx, want)
+            return await plain.claim(tx, want, self._fronts)
 
         async def body(tx: Transaction) -> Look:
             return await claim.claim(tx, want)
@@ -264,7 +267,7 @@ class DatabaseAdapter:
         self, settlements: Sequence[Settlement], want: Want
     ) -> tuple[Sequence[Settled], Look | None]:
         async def body(tx: Transaction) -> tuple[Sequence[Settled], Look | None]:
-            return await ends.end_and_claim(tx, settlements, want)
+            return await ends.end_and_claim(tx, settlements, want, self._fronts)
 
         return await self._database.single(body)
 

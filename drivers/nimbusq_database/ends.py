@@ -15,6 +15,7 @@ from nimbusq.envelope import Envelope
 from nimbusq_database import plain
 from nimbusq_database.claim import Look
 from nimbusq_database.client import Row
+from nimbusq_database.fronts import Fronts
 from nimbusq_database.texts import storable
 from nimbusq_database.transaction import Transaction
 
@@ -53,12 +54,12 @@ async def end(tx: Transaction, settlements: Sequence[Settlement]) -> list[Settle
 
 
 async def end_and_claim(
-    tx: Transaction, settlements: Sequence[Settlement], want: Want
+    tx: Transaction, settlements: Sequence[Settlement], want: Want, fronts: Fronts
 ) -> tuple[list[Settled], Look | None]:
     """`end` and `plain.claim` in one statement."""
     now = await tx.audit_time()
-    rows = await tx.fetch("settle_and_claim", **_ends(settlements), **plain.wanted(want))
-    return _ended(tx, settlements, rows[0], now), await plain.taken(tx, want, rows)
+    rows = await tx.fetch("settle_and_claim", **_ends(settlements), **plain.wanted(want, fronts))
+    return _ended(tx, settlements, rows[0], now), await plain.taken(tx, want, rows, fronts)
 
 
 def _ends(settlements: Sequence[Settlement]) -> dict[str, Any]:

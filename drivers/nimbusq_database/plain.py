@@ -22,6 +22,7 @@ from nimbusq.driver import (
 )
 from nimbusq_database.claim import Look, due_in
 from nimbusq_database.client import Row
+from nimbusq_database.fronts import Fronts
 from nimbusq_database.job_row import to_claim
 from nimbusq_database.reclaim import note_claim
 from nimbusq_database.settle import history_columns
@@ -33,11 +34,12 @@ ALREADY: Final = Settled(SettleStatus.ALREADY)
 LOST: Final = Settled(SettleStatus.LOST)
 
 
-async def claim(tx: Transaction, want: Want) -> Look | None:
+async def claim(tx: Transaction, want: Want, fronts: Fronts) -> Look | None:
     """Claim what is due, if nothing has to be judged for it; None if the longer way must be gone."""
     if not claims(want):
         return None
-    return await taken(tx, want, await tx.fetch("claim_plain", **wanted(want)))
+    rows = await tx.fetch("claim_plain", **wanted(want, fronts))
+    return await taken(tx, want, rows, fronts)
 
 
 def claims(want: Want) -> bool:
@@ -45,7 +47,7 @@ def claims(want: Want) -> bool:
     return not any(lane.rate for lane in want.lanes)
 
 
-def wanted(want: Want) -> dict[str, Any]:
+def wanted(want: Want, fronts: Fronts) -> dict[str, Any]:
     """The parameters of `claim_plain`."""
     return {
         "token": want.token,
@@ -53,14 +55,17 @@ def wanted(want: Want) -> dict[str, Any]:
         "limit": want.limit,
         "queues": [lane.queue for lane in want.lanes],
         "limits": [lane.limit for lane in want.lanes],
+        **fronts.parameters(want.lanes),
     }
 
 
-async def taken(tx: Transaction, want: Want, rows: Sequence[Row]) -> Look | None:
+async def taken(tx: Transaction, want: Want, rows: Sequence[Row], fronts: Fronts) -> Look | None:
     """What the rows of `claim_plain` say; None if the longer way must be gone."""
+    found = rows[0]["id"] is not None
+    fronts.note(want, rows if found else ())
     if rows[0]["judge"]:
         return None
-    if rows[0]["id"] is None:
+    if not found:
         return Look(Claimed(), await due_in(tx, want) if want.wait > 0 else None)
     claimed = [to_claim(row, want.token) for row in rows]
     if tx.audited:

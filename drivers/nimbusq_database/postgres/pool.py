@@ -20,9 +20,16 @@ T = TypeVar("T")
 _IDLE: Final = 300.0
 """Seconds after which a connection that nobody needed is ended."""
 
-_PLANNING: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+PLANNING: Final = {
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_nestloop": "off",
+}
 """How the server plans: each statement once, for lists of another length each time would else be planned anew each
-time, which takes longer than to run; and by an index wherever one will do, for the table may have been empty then."""
+time, which takes longer than to run; and so that it does for any table what it would do for a large one. A queue is
+mostly empty, and planned for an empty table, a statement for 500 jobs would read the whole table, or compare each of
+the 500 with each. So rows are found by an index and joined by hash; a `lateral` is still looked up row by row."""
 
 
 class Connections:
@@ -128,5 +135,5 @@ def connect_options(address: PostgresAddress) -> dict[str, Any]:
         "timeout": 5.0,
     }
     if not address.pooled:  # a pooler refuses settings that it does not know
-        options["server_settings"] = {"application_name": "nimbusq", **_PLANNING}
+        options["server_settings"] = {"application_name": "nimbusq", **PLANNING}
     return options

@@ -104,7 +104,7 @@ class DatabaseJobs:
     async def holders(self, name: str, overlap_key: str) -> Sequence[str]:
         async def body(tx: Transaction) -> Sequence[str]:
             rows = await tx.fetch("overlap_holders", digest=digest(name, overlap_key))
-            return [row["id"] for row in rows]
+            return sorted(row["id"] for row in rows)
 
         return await self._database.read(body)
 

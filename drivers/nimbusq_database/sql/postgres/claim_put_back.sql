@@ -6,4 +6,5 @@ from (
   select value ->> 0 as id, (value ->> 1)::float8 as delay, (value ->> 2)::int as blocked
   from jsonb_array_elements(:rows::jsonb)
 ) as gate
-where {p}jobs.id = gate.id;
+where {p}jobs.id = any (array(select value ->> 0 from jsonb_array_elements(:rows::jsonb)))
+  and {p}jobs.id = gate.id;

@@ -1,5 +1,6 @@
 -- Settlements that push nothing and count in no batch: what ends leaves with its unique keys, what is put back is
--- due again, results and history are kept. All for claims that still hold their jobs, in one statement.
+-- due again, results and history are kept. All for claims that still hold their jobs, in one statement. Tokens are
+-- compared as in parts/ends.sql.
 -- Parameters: rows of {id, token, ends, delay, counted, retries, error}; results as result_ids, results, ttls;
 -- history as in history_push. Returns in the rows' order: settled, already (put back by the same token before).
 with asked as materialized (
@@ -11,7 +12,7 @@ with asked as materialized (
 ),
 held as materialized (
   select j.id, j.ending, j.unique_lock, asked.ends, asked.delay, asked.counted, asked.retries, asked.error
-  from {p}jobs j join asked on asked.id = j.id and asked.token = j.token
+  from {p}jobs j join asked on asked.id = j.id and asked.token = coalesce(j.token, '')
   where j.id = any (array(select id from asked))
   order by j.id
   for update of j
@@ -21,7 +22,8 @@ ended as (
 ),
 freed as (
   delete from {p}locks using held
-  where held.ends and {p}locks.digest = held.unique_lock and {p}locks.token = held.id
+  where {p}locks.digest = any (array(select unique_lock from held where ends))
+    and held.ends and {p}locks.digest = held.unique_lock and {p}locks.token = held.id
 ),
 put_back as (
   update {p}jobs
@@ -56,5 +58,5 @@ select
   (j.token is null and j.put_back_by is not null and j.put_back_by = asked.token)::int as already
 from asked
 left join held on held.id = asked.id
-left join {p}jobs j on j.id = asked.id
+left join lateral (select token, put_back_by from {p}jobs where id = asked.id limit 1) j on true
 order by asked.place;

@@ -10,4 +10,5 @@ from (
     (value ->> 3)::int as counted, value ->> 4 as error
   from jsonb_array_elements(:rows::jsonb)
 ) as back
-where {p}jobs.id = back.id;
+where {p}jobs.id = any (array(select value ->> 0 from jsonb_array_elements(:rows::jsonb)))
+  and {p}jobs.id = back.id;

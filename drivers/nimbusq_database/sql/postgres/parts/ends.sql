@@ -1,6 +1,7 @@
 -- The settlements of `settle_ends`: asked, those that ended, and what is told of them. A list of history columns that
 -- is shorter than the ids goes on as null. The rows are locked in the order of the plan: should it meet a settlement
 -- of claims that were lost, in another order, the deadlock undoes one of them, which is tried again.
+-- Tokens are compared in a way that their index cannot serve: a plan would read it from end to end.
 asked as materialized (
   select
     unnest(:ids::text[]) as id, unnest(:tokens::text[]) as token, unnest(:waited::float8[]) as waited,
@@ -9,7 +10,7 @@ asked as materialized (
 ),
 ended as (
   delete from {p}jobs j using asked
-  where j.id = any (:ids::text[]) and j.id = asked.id and j.token = asked.token
+  where j.id = any (:ids::text[]) and j.id = asked.id and coalesce(j.token, '') = asked.token
   returning
     j.id, j.queue, j.name, j.attempts, asked.waited, asked.duration, asked.state, asked.error, asked.tags,
     asked.silenced
@@ -26,6 +27,6 @@ told as (
 ),
 missed as (
   select asked.id, j.token is null and j.put_back_by = asked.token as already
-  from asked left join {p}jobs j on j.id = asked.id
+  from asked left join lateral (select token, put_back_by from {p}jobs where id = asked.id limit 1) j on true
   where asked.id not in (select id from ended)
 )

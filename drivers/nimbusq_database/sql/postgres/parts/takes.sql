@@ -1,16 +1,21 @@
 -- The claim of `claim_plain`: what closes its gate, its candidates, whether one of them must be judged, and its update.
--- The gate looks at leases that have ended only, not for the first to end: entries of jobs that have left are read
--- until they are vacuumed, and at the front of that index there are most of them.
+-- Entries of jobs that have left are read until they are vacuumed, and most of them lie at the front of an index: the
+-- gate looks only at leases that ended after `lapsed_after`, and a lane, down to the priority `reach`, for jobs no
+-- earlier than its front.
 gate as materialized (
   select
     exists (select from {p}jobs where token = :token)
-    or (select check_at from {p}jobs where check_at <= {now} order by check_at limit 1) is not null as closed
+    or (
+      select check_at from {p}jobs where check_at > :lapsed_after and check_at <= {now} order by check_at limit 1
+    ) is not null as closed
 ),
 lanes as materialized (
   select lane.*
-  from unnest(:queues::text[], :limits::int[]) with ordinality as lane (queue, room, place)
+  from unnest(:queues::text[], :limits::int[], :fronts::float8[], :first_seqs::bigint[], :reaches::int[])
+    with ordinality as lane (queue, room, front, first_seq, reach, place)
   where not (select closed from gate)
     and not exists (select from {p}paused_queues paused where paused.queue = lane.queue)
+  order by lane.place
 ),
 candidates as materialized (
   select j.*, lane.place
@@ -27,6 +32,10 @@ candidates as materialized (
         )) as judged
       from {p}jobs j
       where j.queue = lane.queue and j.priority = p.priority and j.state = 'queued' and j.run_at <= {now}
+        and (j.run_at, j.seq) >= (
+          case when p.priority <= lane.reach then lane.front else 0 end,
+          case when p.priority <= lane.reach then lane.first_seq else 0 end
+        )
       order by j.run_at, j.seq
       limit lane.room
       for update of j skip locked

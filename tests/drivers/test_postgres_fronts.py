@@ -1,0 +1,133 @@
+"""Claims of a backlog on PostgreSQL, which begin behind what has left: they are quick, and pass nothing over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from nimbusq.driver import Claim, Done, Lane, Settlement, Want
+from nimbusq.envelope import Envelope
+from nimbusq.ids import new_id
+from tests.drivers.database_env import DatabaseEnv, database_env
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+async def env(postgres_url: str) -> AsyncIterator[DatabaseEnv]:
+    async with database_env(postgres_url) as env:
+        yield env
+
+
+@pytest.fixture
+async def server(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection that looks at the others."""
+    connection = await asyncpg.connect(postgres_url)
+    yield connection
+    await connection.close()
+
+
+async def push(env: DatabaseEnv, count: int, *, queue: str = "mail", priority: int = 5) -> list[str]:
+    jobs = [Envelope(id=new_id(), name="Send", queue=queue, priority=priority) for _ in range(count)]
+    await env.adapter.push(jobs)
+    return [job.id for job in jobs]
+
+
+async def backlog(env: DatabaseEnv, count: int) -> None:
+    """Jobs that have waited for a while."""
+    await push(env, count)
+    await env.advance(60)
+
+
+async def claim(env: DatabaseEnv, limit: int, *queues: str) -> list[Claim]:
+    lanes = tuple(Lane(queue=queue, limit=limit) for queue in queues or ("mail",))
+    claimed = await env.adapter.claim(Want(token=new_id(), limit=limit, lease=30, lanes=lanes))
+    return list(claimed.claims)
+
+
+async def finish(env: DatabaseEnv, claims: list[Claim]) -> None:
+    await env.adapter.settle([Settlement(claim=one, outcome=Done()) for one in claims])
+
+
+async def test_a_claim_does_not_read_past_the_jobs_that_have_left(
+    env: DatabaseEnv, server: asyncpg.Connection
+) -> None:
+    prefix = env.settings.prefix
+    await server.execute(f"alter table {prefix}_jobs set (autovacuum_enabled = off)")
+    await backlog(env, 12_000)
+    for _ in range(20):
+        await finish(env, await claim(env, 500))
+    before = await _pages_read(env, server)
+    for _ in range(30):
+        assert len(await claim(env, 10)) == 10
+    assert (await _pages_read(env, server) - before) / 30 < 40, (
+        "10,000 jobs have left about 90 pages of entries"
+    )
+
+
+async def _pages_read(env: DatabaseEnv, server: asyncpg.Connection) -> int:
+    """Of the index of due jobs, once they are told of: a session does that at most once a second."""
+    read = "select idx_blks_hit + idx_blks_read from pg_statio_user_indexes where indexrelname = $1"
+    last = -1
+    async with asyncio.timeout(30):
+        while (count := await server.fetchval(read, f"{env.settings.prefix}_jobs_due")) != last:
+            last = count
+            await asyncio.sleep(1.2)
+            await env.adapter.stores.jobs.paused_queues()
+    return last
+
+
+async def test_an_older_job_that_turns_up_in_a_backlog_is_found_all_the_same(
+    env: DatabaseEnv, server: asyncpg.Connection
+) -> None:
+    """As when the application's transaction was open for long."""
+    await backlog(env, 5_000)
+    await finish(env, await claim(env, 10))
+    (late,) = await push(env, 1)
+    await server.execute(f"update {env.settings.prefix}_jobs set run_at = 1 where id = $1", late)
+    async with asyncio.timeout(5):
+        while late not in [one.id for one in await claim(env, 5)]:
+            pass
+    (depth,) = await env.adapter.depth(["mail"])
+    assert depth.pending > 0, "the backlog was still there"
+
+
+async def test_an_older_job_is_found_at_once_when_the_backlog_ends(
+    env: DatabaseEnv, server: asyncpg.Connection
+) -> None:
+    await backlog(env, 20)
+    await claim(env, 10)
+    (late,) = await push(env, 1)
+    await server.execute(f"update {env.settings.prefix}_jobs set run_at = 1 where id = $1", late)
+    found = [*await claim(env, 10), *await claim(env, 10), *await claim(env, 10)]
+    assert late in {one.id for one in found}
+    assert len(found) == 11
+
+
+async def test_urgent_jobs_still_come_first(env: DatabaseEnv) -> None:
+    await backlog(env, 100)
+    await claim(env, 10)
+    urgent = await push(env, 3, priority=1)
+    assert [one.id for one in await claim(env, 10)][:3] == urgent
+
+
+async def test_an_earlier_queue_still_comes_first(env: DatabaseEnv) -> None:
+    await backlog(env, 100)
+    await claim(env, 10, "vip", "mail")
+    first = await push(env, 3, queue="vip")
+    assert [one.id for one in await claim(env, 10, "vip", "mail")][:3] == first
+
+
+async def test_lost_jobs_are_taken_back_beside_a_backlog(env: DatabaseEnv) -> None:
+    """Their leases end after the last look."""
+    await backlog(env, 5_000)
+    lost = {one.id for one in await claim(env, 10)}
+    await claim(env, 10)
+    await env.advance(31)
+    found = set[str]()
+    async with asyncio.timeout(5):
+        while not lost <= found:
+            found |= {one.id for one in await claim(env, 50)}
