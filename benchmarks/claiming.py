@@ -1,4 +1,4 @@
-"""benchmarks/claims: the time of single claims on PostgreSQL, and deadlocks."""
+"""benchmarks/claims: the time of single claims on PostgreSQL, what they reach without a worker, and deadlocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ from nimbusq.driver import (
 )
 from nimbusq.envelope import Envelope, Overlap, Unique
 from nimbusq.ids import new_id
-from nimbusq_database import DatabaseAdapter
+from nimbusq_database import DatabaseAdapter, ends
+from nimbusq_database.fronts import Fronts
+from nimbusq_database.postgres.client import PostgresClient
+from nimbusq_database.postgres.dialect import PostgresDialect
+from nimbusq_database.postgres.pool import PLANNING
+from nimbusq_database.statements import Statements
+from nimbusq_database.transaction import Transaction
 
 FEW: Final = 1000
 MANY: Final = 200_000
@@ -123,6 +129,28 @@ async def beside_a_snapshot(url: str, jobs: int) -> None:
     report(what, p95(times[:tenth]), p95(times[-tenth:]), limit=5.0)
 
 
+async def without_a_worker(url: str, jobs: int) -> None:
+    """The most that a worker of ten slots could reach here: one statement after the other settles ten jobs and claims
+    the next ten, and nothing is done with them."""
+    statements = Statements("postgres", "bare", PostgresDialect.spelling)
+    lanes, fronts = (Lane(queue="q", limit=AT_ONCE),), Fronts()
+    async with opened(url, "bare") as adapter:
+        await push(adapter, [envelope() for _ in range(jobs)])
+    connection = await asyncpg.connect(url, server_settings=PLANNING)
+    tx = Transaction(PostgresClient(connection), statements, audited=False)
+    claims, settled = list[Claim](), 0
+    began = time.perf_counter()
+    while settled < jobs:
+        want = Want(token=new_id(), limit=AT_ONCE, lease=60.0, lanes=lanes)
+        _, look = await ends.end_and_claim(tx, [settlement(one) for one in claims], want, fronts)
+        assert look is not None, "none of these jobs needs to be judged"
+        settled += len(claims)
+        claims = list(look.claimed.claims)
+    seconds = time.perf_counter() - began
+    await connection.close()
+    print(f"settled and claimed ten by ten, without a worker: {jobs / seconds:,.0f} jobs/s", flush=True)
+
+
 async def deadlocks(url: str, jobs: int) -> None:
     """Unique and overlapping jobs, one batch row, renewals, lost leases, and pruning with every settlement."""
     counts = {name: int(jobs * share) for name, share in SHARES.items()}
@@ -180,6 +208,7 @@ def main() -> None:
         servers.start(["postgres"])
         asyncio.run(by_depth(servers.fresh("postgres").url))
         asyncio.run(beside_a_snapshot(servers.fresh("postgres").url, jobs))
+        asyncio.run(without_a_worker(servers.fresh("postgres").url, jobs))
         asyncio.run(deadlocks(servers.fresh("postgres").url, jobs))
 
 

@@ -69,11 +69,10 @@ class Fronts:
             return
         seen = rows[0]["now"] - _LATE
         self._lapsed_after = seen
-        found = {queue: list(group) for queue, group in groupby(rows, itemgetter("queue"))}
+        found = _by_queue(rows)
         for lane in want.lanes:
             if jobs := found.pop(lane.queue, None):
-                first = min((job["run_at"], job["seq"]) for job in jobs)
-                self._fronts[lane.queue] = Front(*min(first, (seen, 0)), jobs[-1]["priority"])
+                self._fronts[lane.queue] = Front(*min(_first(jobs), (seen, 0)), jobs[-1]["priority"])
             elif lane.limit > 0:
                 self._fronts[lane.queue] = Front(seen, 0, _LOWEST)
             if not found:
@@ -82,3 +81,16 @@ class Fronts:
     def _forget(self) -> None:
         self._fronts.clear()
         self._lapsed_after = 0.0
+
+
+def _by_queue(rows: Sequence[Row]) -> dict[str, Sequence[Row]]:
+    if rows[0]["queue"] == rows[-1]["queue"]:
+        return {rows[0]["queue"]: rows}
+    return {queue: list(jobs) for queue, jobs in groupby(rows, itemgetter("queue"))}
+
+
+def _first(jobs: Sequence[Row]) -> tuple[float, int]:
+    """Of one queue. Within a priority they are in their order."""
+    if jobs[0]["priority"] == jobs[-1]["priority"]:
+        return jobs[0]["run_at"], jobs[0]["seq"]
+    return min((job["run_at"], job["seq"]) for job in jobs)
