@@ -42,9 +42,10 @@ async def push(
     rows = [{"id": one.id, "wire": wire} for one, wire in zip(envelopes, wires, strict=True)]
     jobs = [columns(envelope) for envelope in envelopes] if tx.audited else []
     known = await _known(tx, jobs) if jobs else frozenset()
+    now = await tx.audit_time()
     await _insert_alike(tx, rows, dict(zip(_ALIKE, kind, strict=False)), carried, new=new)
     if jobs:
-        await _note(tx, {job["id"]: job for job in jobs if job["id"] not in known}.values())
+        _note(tx, {job["id"]: job for job in jobs if job["id"] not in known}.values(), now)
     return [Pushed(one.id) for one in envelopes]
 
 
@@ -80,12 +81,13 @@ async def push_jobs(tx: Transaction, jobs: Sequence[Job]) -> list[Pushed]:
     locked = any(job["unique_lock"] for job in jobs)
     known = await _known(tx, jobs) if locked or tx.audited else frozenset()
     fresh = [job for job in jobs if job["id"] not in known]
+    now = await tx.audit_time()
     holders = await _take_locks(tx, fresh) if locked else {}
     holders |= await _insert(tx, [job for job in fresh if job["id"] not in holders])
     stored = {job["id"]: job for job in fresh if job["id"] not in holders}
     tx.topics.update(job["queue"] for job in stored.values())
     if tx.audited:
-        await _note(tx, stored.values())
+        _note(tx, stored.values(), now)
     return [Pushed(job["id"], holders.get(job["id"])) for job in jobs]
 
 
@@ -133,8 +135,7 @@ async def _left_out(tx: Transaction, jobs: Sequence[Job]) -> tuple[list[Job], di
     return [job for job in missing if job["id"] not in holders], holders
 
 
-async def _note(tx: Transaction, jobs: Iterable[Job]) -> None:
-    now = await tx.now()
+def _note(tx: Transaction, jobs: Iterable[Job], now: float) -> None:
     for job in jobs:
         extra: dict[str, object] = {"run_at": now + job["delay"], "max_attempts": job["max_attempts"]}
         if job["unique_digest"]:

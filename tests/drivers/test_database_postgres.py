@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import socket
@@ -38,6 +39,7 @@ from nimbusq_database import DatabaseAdapter
 from nimbusq_database.failures import OutcomeUnknown
 from nimbusq_database.postgres import doctor
 from nimbusq_database.postgres.client import PostgresClient
+from tests.drivers.database_env import database_env
 from tests.drivers.proxy import proxied
 
 pytestmark = pytest.mark.timeout(300)
@@ -540,3 +542,15 @@ async def test_a_pooler_in_transaction_mode_may_stand_between(pgbouncer: str, pr
     assert state
     assert state.finished
     assert any("no LISTEN" in finding.text for finding in findings)
+
+
+@pytest.mark.parametrize("options", [{}, {"unique": Unique(key="k")}], ids=["plain", "with a key"])
+async def test_the_audit_notes_no_later_time_for_a_push_than_is_stored(
+    postgres_url: str, server: asyncpg.Connection, options: dict[str, Any]
+) -> None:
+    """Else a busy server seems to run jobs before they are due."""
+    async with database_env(postgres_url) as env:
+        await env.adapter.push([envelope(delay=5.0, **options)])
+        (noted,) = [json.loads(extra)["run_at"] for *_, extra in await env.audit()]
+        stored = await server.fetchval(f"select run_at from {env.settings.prefix}_jobs")
+        assert stored - 1 < noted <= stored
