@@ -31,9 +31,10 @@ from nimbusq.envelope import Envelope, Overlap, Unique
 from nimbusq.ids import new_id
 from nimbusq_database import DatabaseAdapter, ends
 from nimbusq_database.fronts import Fronts
+from nimbusq_database.postgres.address import PostgresAddress
 from nimbusq_database.postgres.client import PostgresClient
 from nimbusq_database.postgres.dialect import PostgresDialect
-from nimbusq_database.postgres.pool import PLANNING
+from nimbusq_database.postgres.pool import connect
 from nimbusq_database.statements import Statements
 from nimbusq_database.transaction import Transaction
 
@@ -136,7 +137,7 @@ async def without_a_worker(url: str, jobs: int) -> None:
     lanes, fronts = (Lane(queue="q", limit=AT_ONCE),), Fronts()
     async with opened(url, "bare") as adapter:
         await push(adapter, [envelope() for _ in range(jobs)])
-    connection = await asyncpg.connect(url, server_settings=PLANNING)
+    connection = await connect(PostgresAddress.from_url(url))
     tx = Transaction(PostgresClient(connection), statements, audited=False)
     claims, settled = list[Claim](), 0
     began = time.perf_counter()

@@ -65,7 +65,7 @@ class Fronts:
     def note(self, want: Want, rows: Sequence[Row]) -> None:
         """What a claim has found, in the order in which it looked; no rows where that says nothing."""
         self._forget()
-        if not rows or len(rows) < want.limit:
+        if not rows or len(rows) < min(want.limit, sum(lane.limit for lane in want.lanes)):
             return
         seen = rows[0]["now"] - _LATE
         self._lapsed_after = seen

@@ -12,8 +12,9 @@ import pytest
 from nimbusq.driver import DriverSettings
 from nimbusq.ids import new_id
 from nimbusq_database import DatabaseAdapter
+from nimbusq_database.postgres.address import PostgresAddress
 from nimbusq_database.postgres.dialect import PostgresDialect
-from nimbusq_database.postgres.pool import PLANNING
+from nimbusq_database.postgres.pool import connect
 from nimbusq_database.statements import Statements, names
 
 LARGE: Final = frozenset(
@@ -58,7 +59,7 @@ async def connection(
     """As the driver's own, before tables in some state."""
     adapter = DatabaseAdapter.from_url(postgres_url, DriverSettings(prefix=prefix))
     await adapter.setup([])
-    connection = await asyncpg.connect(postgres_url, server_settings=PLANNING)
+    connection = await connect(PostgresAddress.from_url(postgres_url))
     for statement in STATES[request.param]:
         await connection.execute(statement.replace("{p}", prefix))
     yield connection
@@ -120,3 +121,14 @@ def _value(type_name: str) -> str:
     if type_name.endswith("[]"):
         return "'{}'"
     return {"text": "'x'", "jsonb": "'[]'", "bytea": "'x'"}.get(type_name, "1")
+
+
+async def test_a_new_connection_is_ready_for_its_first_statement(postgres_url: str) -> None:
+    """asyncpg asks for the types it does not know with a query that takes 50 ms without nested loops."""
+    connection = await connect(PostgresAddress.from_url(postgres_url))
+    asked = list[str]()
+    connection.add_query_logger(lambda query: asked.append(query.query))
+    await connection.fetch("select $1::int[], $2::bigint[], $3::float8[], $4::bytea[], $5::text[]", *[[]] * 5)
+    assert await connection.fetchval("show enable_nestloop") == "off"
+    await connection.close()
+    assert [query.split()[0] for query in asked] == ["select", "show"], "nothing was looked up"

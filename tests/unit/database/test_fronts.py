@@ -63,6 +63,14 @@ def test_a_claim_that_is_not_full_is_followed_by_a_whole_look(
     assert fronts.parameters(want(2).lanes) == WHOLE
 
 
+def test_a_claim_that_its_queues_limit_is_full_as_well(fronts: Fronts) -> None:
+    """A worker of ten slots that may run two jobs of this queue."""
+    wanted = Want(token="t", limit=10, lease=30, lanes=(Lane(queue="mail", limit=2),))
+    fronts.parameters(wanted.lanes)
+    fronts.note(wanted, [row(900.0), row(910.0)])
+    assert fronts.parameters(wanted.lanes)["fronts"] == [900.0]
+
+
 def test_a_claim_for_nothing_says_nothing(fronts: Fronts) -> None:
     """A worker without a free slot looks for lost leases only."""
     fronts.note(want(0), [])
