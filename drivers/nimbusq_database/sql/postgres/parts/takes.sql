@@ -14,7 +14,7 @@ lanes as materialized (
   from unnest(:queues::text[], :limits::int[], :fronts::float8[], :first_seqs::bigint[], :reaches::int[])
     with ordinality as lane (queue, room, front, first_seq, reach, place)
   where not (select closed from gate)
-    and not exists (select from {p}paused_queues paused where paused.queue = lane.queue)
+    and lane.queue <> all (array(select queue from {p}paused_queues))
   order by lane.place
 ),
 candidates as materialized (
