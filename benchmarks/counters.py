@@ -32,8 +32,9 @@ class Asked(Protocol):
 
 KEPT: Final = ("meta", "migrations", "workers", "totals")
 """Ends of the names of keys and tables that stay whatever becomes of the jobs: versions, live workers, sums."""
-CLIENTS_OWN: Final = ("typeinfo_tree", "current_setting", "pg_notify")
-"""What asyncpg asks for each connection that it opens, and the hint that follows pushes at most every 20 ms."""
+CLIENTS_OWN: Final = ("typeinfo_tree", "current_setting", "set_config", "pg_notify")
+"""What each new connection is asked, by asyncpg and for its settings; and the hint that follows pushes at most every
+20 ms."""
 
 CHANGES: Final = ("insert", "update", "delete", "replace")
 """SQLite's statements that are a transaction of their own outside of one."""
