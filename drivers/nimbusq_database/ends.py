@@ -58,8 +58,9 @@ async def end_and_claim(
 ) -> tuple[list[Settled], Look | None]:
     """`end` and `plain.claim` in one statement."""
     now = await tx.audit_time()
-    rows = await tx.fetch("settle_and_claim", **_ends(settlements), **plain.wanted(want, fronts))
-    return _ended(tx, settlements, rows[0], now), await plain.taken(tx, want, rows, fronts)
+    asked = plain.wanted(want, fronts)
+    rows = await tx.fetch("settle_and_claim", **_ends(settlements), **asked)
+    return _ended(tx, settlements, rows[0], now), await plain.taken(tx, want, fronts, asked, rows)
 
 
 def _ends(settlements: Sequence[Settlement]) -> dict[str, Any]:

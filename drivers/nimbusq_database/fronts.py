@@ -3,8 +3,9 @@
 PostgreSQL's index keeps the entries of jobs that have left until they are vacuumed, and in the order of their times,
 so that they lie at its front, where every claim begins: after 100,000 jobs that is 700 pages to read for each call.
 While claims come back full, the next one begins where the last one found its first job. What comes to lie before that
-all the same (a transaction that was open for long, a queue that is resumed) waits for the next whole look, a tenth of
-a second at most; a claim that comes back with less than it asked for is followed by a whole look at once.
+all the same (a transaction that was open for long, a job or a queue that is resumed) waits for the next whole look:
+the first claim after a tenth of a second, or after one that came back with less than it asked for. One that finds
+nothing looks at the whole before it says so.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _WHOLE_EVERY: Final = 0.1
 _LATE: Final = 1.0
 """Seconds by which a push may be committed after the time that it gives its jobs, and be seen by any claim."""
 _LOWEST: Final = 10
-"""The priority that is claimed last."""
+"""The priority that is claimed last, as in sql/postgres/parts/takes.sql."""
 
 
 class Front(NamedTuple):
-    """No job before the one that was due at `since` as number `seq` is left, down to the priority `reach`."""
+    """A claim saw no job before the one that was due at `since` as number `seq`, down to the priority `reach`."""
 
     since: float = 0.0
     seq: int = 0

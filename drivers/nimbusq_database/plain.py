@@ -5,7 +5,7 @@ They do what `claim`, `extend` and `settle` do, or nothing at all and say so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nimbusq.driver import (
@@ -38,8 +38,8 @@ async def claim(tx: Transaction, want: Want, fronts: Fronts) -> Look | None:
     """Claim what is due, if nothing has to be judged for it; None if the longer way must be gone."""
     if not claims(want):
         return None
-    rows = await tx.fetch("claim_plain", **wanted(want, fronts))
-    return await taken(tx, want, rows, fronts)
+    asked = wanted(want, fronts)
+    return await taken(tx, want, fronts, asked, await tx.fetch("claim_plain", **asked))
 
 
 def claims(want: Want) -> bool:
@@ -59,11 +59,13 @@ def wanted(want: Want, fronts: Fronts) -> dict[str, Any]:
     }
 
 
-async def taken(tx: Transaction, want: Want, rows: Sequence[Row], fronts: Fronts) -> Look | None:
-    """What the rows of `claim_plain` say; None if the longer way must be gone."""
+async def taken(
+    tx: Transaction, want: Want, fronts: Fronts, asked: Mapping[str, Any], rows: Sequence[Row]
+) -> Look | None:
+    """What the rows of `claim_plain` say to what was `asked`; None if the longer way must be gone."""
     found = rows[0]["id"] is not None
     fronts.note(want, rows if found else ())
-    if rows[0]["judge"]:
+    if rows[0]["judge"] or (not found and asked["lapsed_after"]):  # there may be something before the fronts
         return None
     if not found:
         return Look(Claimed(), await due_in(tx, want) if want.wait > 0 else None)

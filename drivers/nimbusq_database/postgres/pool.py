@@ -21,15 +21,17 @@ _IDLE: Final = 300.0
 """Seconds after which a connection that nobody needed is ended."""
 
 _PLANNING: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
-"""How the server plans: each statement once, for lists of another length each time would else be planned anew each
-time, which takes longer than to run; and so that it does for any table what it would do for a large one. A queue is
-mostly empty, and planned for an empty table, a statement for 500 jobs would read the whole table, or compare each of
-the 500 with each. So rows are found by an index and joined by hash; a `lateral` is still looked up row by row."""
-_READY: Final = (
-    "select set_config('enable_nestloop', 'off', false), $1::int[], $2::bigint[], $3::float8[], $4::bytea[]"
-)
-"""For a new connection: how it joins, and the arrays that statements take. asyncpg looks those up before it runs it,
-once a connection, with a query of its own: it takes 9 ms, or 57 without nested loops."""
+"""How the server plans. Each statement once: for lists of another length each time would else be planned anew each
+time, which takes longer than to run. And for any table as for a large one: a queue is mostly empty, and planned for
+an empty table, a statement for 500 jobs would read the whole table, or compare each of the 500 with each."""
+_READY: Final = """
+select
+  case when current_setting('enable_seqscan') = 'off' then set_config('enable_nestloop', 'off', false) end,
+  $1::int[], $2::bigint[], $3::float8[], $4::bytea[]
+"""
+"""For a new connection: where the session took the settings above, rows are joined by hash (a `lateral` is looked up
+row by row all the same). And the arrays that statements take: asyncpg looks those up before it runs this, once a
+connection, with a query of its own, which takes 9 ms, or 57 without nested loops."""
 
 
 class Connections:
@@ -132,7 +134,7 @@ async def connect(address: PostgresAddress) -> Any:
     connection = await asyncpg.connect(**connect_options(address))
     try:
         if not address.pooled:  # what a session is told there, another one may hear
-            await connection.fetch(_READY, [], [], [], [])
+            await connection.fetch(_READY, [], [], [], [], timeout=5.0)
     except BaseException:
         connection.terminate()
         raise

@@ -5,7 +5,7 @@ with asked as materialized (
   select * from unnest(:ids::text[], :tokens::text[]) with ordinality as claim (id, token, place)
 ),
 mine as materialized (
-  select j.id from {p}jobs j join asked on asked.id = j.id and asked.token = coalesce(j.token, '')
+  select j.id from {p}jobs j join asked on asked.id = j.id and (j.token = asked.token) is true
   where j.id = any (:ids::text[])
   order by j.id
   for update of j skip locked

@@ -12,7 +12,7 @@ with asked as materialized (
 ),
 held as materialized (
   select j.id, j.ending, j.unique_lock, asked.ends, asked.delay, asked.counted, asked.retries, asked.error
-  from {p}jobs j join asked on asked.id = j.id and asked.token = coalesce(j.token, '')
+  from {p}jobs j join asked on asked.id = j.id and (j.token = asked.token) is true
   where j.id = any (array(select id from asked))
   order by j.id
   for update of j

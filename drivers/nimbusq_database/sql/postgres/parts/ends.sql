@@ -10,7 +10,7 @@ asked as materialized (
 ),
 ended as (
   delete from {p}jobs j using asked
-  where j.id = any (:ids::text[]) and j.id = asked.id and coalesce(j.token, '') = asked.token
+  where j.id = any (:ids::text[]) and j.id = asked.id and (j.token = asked.token) is true
   returning
     j.id, j.queue, j.name, j.attempts, asked.waited, asked.duration, asked.state, asked.error, asked.tags,
     asked.silenced
