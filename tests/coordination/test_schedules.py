@@ -257,7 +257,8 @@ async def test_jitter_spreads_within_its_bounds(here: Place) -> None:
             delays.append(view.envelope.delay)
         assert 0 <= min(delays) < 15
         assert 35 < max(delays) <= 50
-        assert (await manager.depth()).delayed == 30
+        depth = await manager.depth()
+        assert depth.delayed + depth.pending == 30, "the shortest delays may be over by now"
 
 
 async def test_the_options_of_a_dispatch_count(here: Place) -> None:
