@@ -44,6 +44,8 @@ TIMED: Final = 500
 """Claims whose times are taken at each depth."""
 AT_ONCE: Final = 10
 """Jobs of one claim."""
+SIZES: Final = (1, 5, 10)
+"""Jobs of a call without a worker."""
 WORKERS: Final = 4
 SHARES: Final = {"unique": 0.4, "overlap": 0.05, "batch": 0.4, "lost": 0.15}
 """Of the jobs of the run that counts deadlocks."""
@@ -130,26 +132,30 @@ async def beside_a_snapshot(url: str, jobs: int) -> None:
     report(what, p95(times[:tenth]), p95(times[-tenth:]), limit=5.0)
 
 
-async def without_a_worker(url: str, jobs: int) -> None:
-    """The most that a worker of ten slots could reach here: one statement after the other settles ten jobs and claims
-    the next ten, and nothing is done with them."""
-    statements = Statements("postgres", "bare", PostgresDialect.spelling)
-    lanes, fronts = (Lane(queue="q", limit=AT_ONCE),), Fronts()
-    async with opened(url, "bare") as adapter:
+async def without_a_worker(url: str, jobs: int, size: int) -> None:
+    """The most that a worker of so many slots could reach: one statement after the other settles as many jobs and
+    claims the next, and nothing is done with them."""
+    statements = Statements("postgres", f"bare{size}", PostgresDialect.spelling)
+    lanes, fronts = (Lane(queue="q", limit=size),), Fronts()
+    async with opened(url, f"bare{size}") as adapter:
         await push(adapter, [envelope() for _ in range(jobs)])
     connection = await connect(PostgresAddress.from_url(url))
     tx = Transaction(PostgresClient(connection), statements, audited=False)
     claims, settled = list[Claim](), 0
     began = time.perf_counter()
     while settled < jobs:
-        want = Want(token=new_id(), limit=AT_ONCE, lease=60.0, lanes=lanes)
+        want = Want(token=new_id(), limit=size, lease=60.0, lanes=lanes)
         _, look = await ends.end_and_claim(tx, [settlement(one) for one in claims], want, fronts)
-        assert look is not None, "none of these jobs needs to be judged"
         settled += len(claims)
-        claims = list(look.claimed.claims)
+        claims = list(look.claimed.claims) if look is not None else []  # None: nothing is left
+        assert claims or settled == jobs, "none of these jobs needs to be judged"
     seconds = time.perf_counter() - began
     await connection.close()
-    print(f"settled and claimed ten by ten, without a worker: {jobs / seconds:,.0f} jobs/s", flush=True)
+    print(
+        f"settled and claimed {size} by {size}, without a worker: {jobs / seconds:,.0f} jobs/s, "
+        f"{seconds / jobs * size * 1000:.2f} ms a call",
+        flush=True,
+    )
 
 
 async def deadlocks(url: str, jobs: int) -> None:
@@ -209,7 +215,8 @@ def main() -> None:
         servers.start(["postgres"])
         asyncio.run(by_depth(servers.fresh("postgres").url))
         asyncio.run(beside_a_snapshot(servers.fresh("postgres").url, jobs))
-        asyncio.run(without_a_worker(servers.fresh("postgres").url, jobs))
+        for size in SIZES:
+            asyncio.run(without_a_worker(servers.fresh("postgres").url, jobs * size // max(SIZES), size))
         asyncio.run(deadlocks(servers.fresh("postgres").url, jobs))
 
 

@@ -38,8 +38,12 @@ async def claim(tx: Transaction, want: Want, fronts: Fronts) -> Look | None:
     """Claim what is due, if nothing has to be judged for it; None if the longer way must be gone."""
     if not claims(want):
         return None
-    asked = wanted(want, fronts)
-    return await taken(tx, want, fronts, asked, await tx.fetch("claim_plain", **asked))
+    while True:
+        asked = wanted(want, fronts)
+        look = await taken(tx, want, fronts, asked, await tx.fetch("claim_plain", **asked))
+        if look is not None or not asked["lapsed_after"]:
+            return look
+        # The fronts are forgotten by now: the next look is a whole one.
 
 
 def claims(want: Want) -> bool:
@@ -62,10 +66,11 @@ def wanted(want: Want, fronts: Fronts) -> dict[str, Any]:
 async def taken(
     tx: Transaction, want: Want, fronts: Fronts, asked: Mapping[str, Any], rows: Sequence[Row]
 ) -> Look | None:
-    """What the rows of `claim_plain` say to what was `asked`; None if the longer way must be gone."""
+    """What the rows of `claim_plain` say to what was `asked`; None if the longer way must be gone, or where nothing
+    was found behind the fronts."""
     found = rows[0]["id"] is not None
     fronts.note(want, rows if found else ())
-    if rows[0]["judge"] or (not found and asked["lapsed_after"]):  # there may be something before the fronts
+    if rows[0]["judge"] or (not found and want.limit and asked["lapsed_after"]):
         return None
     if not found:
         return Look(Claimed(), await due_in(tx, want) if want.wait > 0 else None)

@@ -75,14 +75,6 @@ async def adapter(postgres_url: str, prefix: str) -> AsyncIterator[DatabaseAdapt
         yield adapter
 
 
-@pytest.fixture
-async def server(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection that looks at the others."""
-    connection = await asyncpg.connect(postgres_url)
-    yield connection
-    await connection.close()
-
-
 async def claim(adapter: DatabaseAdapter, *, limit: int = 10, wait: float = 0) -> list[Claim]:
     want = Want(token=new_id(), limit=limit, lease=30, wait=wait, lanes=(Lane(queue="mail", limit=limit),))
     return list((await adapter.claim(want)).claims)
@@ -122,24 +114,24 @@ async def test_another_processs_push_is_heard(
 
 
 async def test_a_push_tells_others_once(
-    server: asyncpg.Connection, adapter: DatabaseAdapter, postgres_url: str, prefix: str
+    postgres: asyncpg.Connection, adapter: DatabaseAdapter, postgres_url: str, prefix: str
 ) -> None:
     """With its own commit, so that nothing is left for the adapter's notifier to send."""
     told = list[str]()
-    await server.add_listener(f"{prefix}_jobs", lambda *heard: told.append(heard[-1]))
+    await postgres.add_listener(f"{prefix}_jobs", lambda *heard: told.append(heard[-1]))
     async with opened(postgres_url, prefix=prefix) as other:
         await other.push([envelope()])
-    await server.execute("select 1")
+    await postgres.execute("select 1")
     assert told == ['["mail"]']
 
 
 async def test_a_listener_that_died_is_replaced(
-    adapter: DatabaseAdapter, server: asyncpg.Connection, postgres_url: str, prefix: str
+    adapter: DatabaseAdapter, postgres: asyncpg.Connection, postgres_url: str, prefix: str
 ) -> None:
     """Meanwhile jobs are found by polling, within a second."""
     async with opened(postgres_url, prefix=prefix) as other:
         await delay_of(adapter, other)
-        killed = await server.fetch(
+        killed = await postgres.fetch(
             "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
             "and query like 'select pg_notify(%' and application_name = 'nimbusq'"
         )
@@ -151,15 +143,15 @@ async def test_a_listener_that_died_is_replaced(
 
 
 async def test_a_connection_cut_in_mid_push_leaves_the_outcome_open(
-    adapter: DatabaseAdapter, server: asyncpg.Connection, prefix: str
+    adapter: DatabaseAdapter, postgres: asyncpg.Connection, prefix: str
 ) -> None:
     sent = envelope()
-    blocker = server.transaction()
+    blocker = postgres.transaction()
     await blocker.start()
-    await server.execute(f"lock table {prefix}_jobs in access exclusive mode")
+    await postgres.execute(f"lock table {prefix}_jobs in access exclusive mode")
     pushing = asyncio.create_task(adapter.push([sent]))
-    await _until(lambda: _waits_for_lock(server))
-    await server.execute(
+    await _until(lambda: _waits_for_lock(postgres))
+    await postgres.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock' and query like $1",
         f"%{prefix}_jobs%",
     )
@@ -170,14 +162,14 @@ async def test_a_connection_cut_in_mid_push_leaves_the_outcome_open(
 
 
 async def test_a_server_that_does_not_answer_is_given_up_in_time(
-    adapter: DatabaseAdapter, server: asyncpg.Connection, prefix: str
+    adapter: DatabaseAdapter, postgres: asyncpg.Connection, prefix: str
 ) -> None:
     """A renewal waits for a sixth of its lease."""
     await adapter.push([envelope()])
     claims = await claim(adapter)
-    blocker = server.transaction()
+    blocker = postgres.transaction()
     await blocker.start()
-    await server.execute(f"lock table {prefix}_jobs in access exclusive mode")
+    await postgres.execute(f"lock table {prefix}_jobs in access exclusive mode")
     began = time.perf_counter()
     with pytest.raises(StoreUnavailable, match="not answered in time"):
         await adapter.extend(claims, lease=3)
@@ -356,8 +348,10 @@ async def test_what_is_seldom_told_of_an_end_is_kept(adapter: DatabaseAdapter) -
     assert (rows[plain.id].state, rows[plain.id].tags, rows[plain.id].worker) == ("done", (), "w")
 
 
-async def _waits_for_lock(server: asyncpg.Connection) -> bool:
-    return bool(await server.fetchval("select count(*) from pg_stat_activity where wait_event_type = 'Lock'"))
+async def _waits_for_lock(postgres: asyncpg.Connection) -> bool:
+    return bool(
+        await postgres.fetchval("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")
+    )
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -367,12 +361,12 @@ async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def test_workers_that_meet_never_deadlock(
-    adapter: DatabaseAdapter, server: asyncpg.Connection, postgres_url: str, prefix: str
+    adapter: DatabaseAdapter, postgres: asyncpg.Connection, postgres_url: str, prefix: str
 ) -> None:
     """4 workers, unique and overlapping jobs, one batch row, renewals, and records pruned all the time."""
     database = urlsplit(postgres_url).path.removeprefix("/")
     deadlocks = "select deadlocks from pg_stat_database where datname = $1"
-    before = await server.fetchval(deadlocks, database)
+    before = await postgres.fetchval(deadlocks, database)
     assert adapter.stores.batches
     await adapter.stores.batches.create(NewBatch(id="b"))
     plain = [envelope(unique=Unique(key=str(n))) for n in range(1000)]
@@ -400,13 +394,13 @@ async def test_workers_that_meet_never_deadlock(
     assert finished == 2100
     assert state
     assert (state.pending, state.finished) == (0, True)
-    await server.execute("select pg_stat_clear_snapshot()")
-    assert await server.fetchval(deadlocks, database) == before
+    await postgres.execute("select pg_stat_clear_snapshot()")
+    assert await postgres.fetchval(deadlocks, database) == before
 
 
 async def test_a_transaction_held_open_is_told_of(
     adapter: DatabaseAdapter,
-    server: asyncpg.Connection,
+    postgres: asyncpg.Connection,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -415,8 +409,8 @@ async def test_a_transaction_held_open_is_told_of(
     await adapter.push([envelope()])
     claims = await claim(adapter)
     adapter._pruning.next_at = 0.1
-    async with server.transaction(isolation="repeatable_read"):
-        await server.fetch("select 1")
+    async with postgres.transaction(isolation="repeatable_read"):
+        await postgres.fetch("select 1")
         await finish(adapter, claims)
         findings = await adapter.doctor()
     assert "claims slow down: a transaction has been open for" in caplog.text
@@ -424,7 +418,7 @@ async def test_a_transaction_held_open_is_told_of(
 
 
 async def test_renewals_touch_no_index(
-    adapter: DatabaseAdapter, server: asyncpg.Connection, prefix: str
+    adapter: DatabaseAdapter, postgres: asyncpg.Connection, prefix: str
 ) -> None:
     """Heap-only updates leave nothing behind in the indexes."""
     await adapter.push([envelope() for _ in range(200)])
@@ -434,7 +428,7 @@ async def test_renewals_touch_no_index(
     async def hot_after(count: int) -> int:
         """Once so many updates are told of: a session does that when it next works, at most once a second."""
         async with asyncio.timeout(30):
-            while (row := await server.fetchrow(updates, f"{prefix}_jobs"))["n_tup_upd"] < count:
+            while (row := await postgres.fetchrow(updates, f"{prefix}_jobs"))["n_tup_upd"] < count:
                 await asyncio.sleep(0.2)
                 await adapter.depth(["mail"])
         assert row["n_tup_upd"] == count
@@ -445,32 +439,6 @@ async def test_renewals_touch_no_index(
     for _ in range(30):
         await adapter.extend(claims, lease=30)
     assert (await hot_after(6400) - before) / 6000 > 0.8
-
-
-async def test_what_was_planned_on_empty_tables_reads_no_table_from_end_to_end(
-    adapter: DatabaseAdapter, server: asyncpg.Connection, prefix: str
-) -> None:
-    """Statements are planned once, often by a worker that waits for the first job."""
-    await adapter.push([envelope()])
-    for _ in range(8):
-        await finish(adapter, await claim(adapter))
-    await adapter.push([envelope() for _ in range(2000)])
-
-    async def read() -> int:
-        await asyncio.sleep(1.2)  # a session reports what it did once a second
-        await adapter.depth(["mail"])
-        return int(
-            await server.fetchval(
-                "select seq_tup_read from pg_stat_user_tables where relname = $1", f"{prefix}_jobs"
-            )
-        )
-
-    before = await read()
-    for _ in range(20):
-        claims = await claim(adapter)
-        await adapter.extend(claims, lease=30)
-        assert await finish(adapter, claims) == 10
-    assert await read() == before
 
 
 def _free_port() -> int:
@@ -546,11 +514,11 @@ async def test_a_pooler_in_transaction_mode_may_stand_between(pgbouncer: str, pr
 
 @pytest.mark.parametrize("options", [{}, {"unique": Unique(key="k")}], ids=["plain", "with a key"])
 async def test_the_audit_notes_no_later_time_for_a_push_than_is_stored(
-    postgres_url: str, server: asyncpg.Connection, options: dict[str, Any]
+    postgres_url: str, postgres: asyncpg.Connection, options: dict[str, Any]
 ) -> None:
     """Else a busy server seems to run jobs before they are due."""
     async with database_env(postgres_url) as env:
         await env.adapter.push([envelope(delay=5.0, **options)])
         (noted,) = [json.loads(extra)["run_at"] for *_, extra in await env.audit()]
-        stored = await server.fetchval(f"select run_at from {env.settings.prefix}_jobs")
+        stored = await postgres.fetchval(f"select run_at from {env.settings.prefix}_jobs")
         assert stored - 1 < noted <= stored

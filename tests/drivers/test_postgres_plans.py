@@ -132,3 +132,15 @@ async def test_a_new_connection_is_ready_for_its_first_statement(postgres_url: s
     assert await connection.fetchval("show enable_nestloop") == "off"
     await connection.close()
     assert [query.split()[0] for query in asked] == ["select", "show"], "nothing was looked up"
+
+
+async def test_a_connection_that_does_not_become_ready_is_given_up_in_time(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself: the caller may have no limit any more, when the others are closed."""
+    slow = "select pg_sleep(3), $1::text[], $2::text[], $3::text[], $4::text[]"
+    monkeypatch.setattr("nimbusq_database.postgres.pool._READY", slow)
+    monkeypatch.setattr("nimbusq_database.postgres.pool._PATIENCE", 0.2)
+    monkeypatch.setattr("nimbusq_database.postgres.pool.connect_options", lambda _: {"dsn": postgres_url})
+    with pytest.raises(TimeoutError):
+        await connect(PostgresAddress.from_url(postgres_url))

@@ -20,6 +20,9 @@ T = TypeVar("T")
 _IDLE: Final = 300.0
 """Seconds after which a connection that nobody needed is ended."""
 
+_PATIENCE: Final = 5.0
+"""Seconds for each of the two steps in which a connection is made."""
+
 _PLANNING: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 """How the server plans. Each statement once: for lists of another length each time would else be planned anew each
 time, which takes longer than to run. And for any table as for a large one: a queue is mostly empty, and planned for
@@ -134,7 +137,7 @@ async def connect(address: PostgresAddress) -> Any:
     connection = await asyncpg.connect(**connect_options(address))
     try:
         if not address.pooled:  # what a session is told there, another one may hear
-            await connection.fetch(_READY, [], [], [], [], timeout=5.0)
+            await connection.fetch(_READY, [], [], [], [], timeout=_PATIENCE)
     except BaseException:
         connection.terminate()
         raise
@@ -146,7 +149,7 @@ def connect_options(address: PostgresAddress) -> dict[str, Any]:
     options: dict[str, Any] = {
         "dsn": address.dsn,
         "statement_cache_size": address.statement_cache_size,
-        "timeout": 5.0,
+        "timeout": _PATIENCE,
     }
     if not address.pooled:  # a pooler refuses settings that it does not know
         options["server_settings"] = {"application_name": "nimbusq", **_PLANNING}
